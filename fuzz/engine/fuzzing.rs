@@ -20,7 +20,8 @@ pub fn engine(data: &[u8]) {
 pub fn policy(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let (max_buffered, min_step) = (bytes.number(), bytes.number());
-    let settings = Adaptive { outage_budget: Duration::from_nanos(bytes.number()), max_buffered, min_step };
+    let outage_budget = Duration::from_nanos(bytes.number());
+    let settings = Adaptive { outage_budget, max_buffered, min_step, by_bounds: false };
     let sizing = Sizing::Adaptive(settings);
     if sizing.check().is_err() {
         return;
@@ -33,7 +34,8 @@ pub fn policy(data: &[u8]) {
         total = if bytes.below(8) == 0 { bytes.number() } else { total.saturating_add(bytes.number()) };
         policy.drawn(total, now);
         let before = policy.plan();
-        policy.reserved(Duration::from_nanos(bytes.number()), &sizing);
+        policy.note_latency(Duration::from_nanos(bytes.number()));
+        policy.adapt(&sizing);
         let plan = policy.plan();
         assert!(plan.step >= 1 && plan.watermark <= plan.step, "{plan:?}");
         assert!(u128::from(plan.step) + u128::from(plan.watermark) <= u128::from(max_buffered), "{plan:?}");

@@ -86,6 +86,8 @@ struct Cause {
 pub(crate) struct Oracle {
     engine: Engine<Caller>,
     settings: Settings,
+    /// As in the settings, for the bounds of the last valid grant.
+    sizing: Sizing,
     now: Time,
     callers: Vec<Asked>,
     flight: Option<Flight>,
@@ -137,7 +139,8 @@ impl Oracle {
         let identity = Identity { incarnation: 1, epoch: 0 };
         let next = Some(settings.bounds.start());
         Self {
-            engine: Engine::new(Arc::new(settings)),
+            engine: Engine::new(Arc::new(settings), settings.sizing),
+            sizing: settings.sizing,
             now: Duration::ZERO,
             callers: Vec::new(),
             flight: None,
@@ -188,7 +191,7 @@ impl Oracle {
     fn request(&mut self, bytes: &mut Bytes<'_>) {
         let (count, timeout) = (bytes.number().max(1), Duration::from_millis(bytes.number() >> 20 | 1));
         let want = if self.prefetches() && bytes.below(8) == 0 {
-            Want::Level(count.min(self.settings.sizing.most_in_memory()))
+            Want::Level(count.min(self.sizing.most_in_memory()))
         } else {
             Want::Ids(count)
         };
@@ -241,7 +244,7 @@ impl Oracle {
         let level = if any { bytes.number() >> 4 } else { self.level() };
         let watermark = self.engine.policy().plan().watermark;
         let wanted = if bytes.below(8) == 0 { bytes.number() } else { 0 };
-        let possible = wanted.min(self.settings.sizing.most_in_memory());
+        let possible = wanted.min(self.sizing.most_in_memory());
         self.wanted = self.wanted.max(possible);
         self.tried |= level == 0 || level < wanted;
         let low = self.prefetches() && level < watermark.max(possible).max(1);
@@ -402,7 +405,12 @@ fn settings(bytes: &mut Bytes<'_>) -> Settings {
         _ => {
             let max_buffered = bytes.number().clamp(1, MAX_LEN);
             let outage_budget = Duration::from_millis(bytes.number() >> 20);
-            Sizing::Adaptive(Adaptive { outage_budget, max_buffered, min_step: step.min(max_buffered) })
+            let by_bounds = bytes.below(4) == 0;
+            Sizing::Adaptive(if by_bounds {
+                Adaptive { by_bounds, ..Adaptive::of(outage_budget, max_buffered) }
+            } else {
+                Adaptive { outage_budget, max_buffered, min_step: step.min(max_buffered), by_bounds }
+            })
         }
     };
     sizing.check().expect("the sizing is valid");

@@ -64,6 +64,7 @@ impl Oracle {
         }
         self.origin = self.origin.or(Some(grant.identity));
         self.kept.push(grant.range);
+        self.sizing = self.settings.sizing.within(grant.bounds);
         self.stored.next = u64::try_from(grant.range.end()).ok().filter(|next| *next <= grant.bounds.max());
     }
 
@@ -208,7 +209,7 @@ impl Oracle {
         let wanted: u128 = self.waiting().map(|asked| u128::from(asked.want.gets())).sum();
         let level = self.waiting().map(|asked| asked.want.needs() - asked.want.gets()).max();
         let missing = wanted.saturating_sub(self.held.len().into()) + u128::from(level.unwrap_or_default());
-        let step = if self.doubtful { self.settings.sizing.least_step() } else { plan.step };
+        let step = if self.doubtful { self.sizing.least_step() } else { plan.step };
         let most = if self.prefetches() { missing.max(step.max(self.wanted).into()) } else { missing.max(1) };
         assert!(u128::from(count) <= most, "a reserve of {count} ids exceeds the {most} needed");
         self.failed_at = None;
@@ -232,7 +233,7 @@ impl Oracle {
             "only the last granted ids are returned"
         );
         assert!(self.flight.is_none(), "ids are returned only without a reserve in flight");
-        let most = self.settings.sizing.most_in_memory();
+        let most = self.sizing.most_in_memory();
         assert_eq!(self.level(), most, "memory stays full after a return");
         self.leave(rest);
         self.returning += 1;
@@ -324,7 +325,7 @@ impl Oracle {
             self.waiting().all(|asked| asked.want.needs() > level),
             "no caller waits for ids that are in memory"
         );
-        assert!(level <= self.settings.sizing.most_in_memory(), "memory exceeds its limit");
+        assert!(level <= self.sizing.most_in_memory(), "memory exceeds its limit");
         let doubted = self.engine.next_timer().is_some_and(|due| due <= self.now + END_STANDS);
         assert!(
             self.ended != Some(ErrorKind::Exhausted) || doubted,

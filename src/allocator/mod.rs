@@ -20,7 +20,6 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::range::Ranges;
 use crate::sequence::parts::{Core, Want};
-use crate::sequence::process::forked;
 use crate::sequence::settings::Order;
 use crate::sequence::snapshot::Snapshot;
 use crate::sync::Arc;
@@ -71,8 +70,14 @@ impl<T: Id> Allocator<T> {
     pub fn try_next(&self) -> Result<T> {
         match self.draw_fast() {
             Some(id) => Ok(T::from_raw(id)),
-            None => self.draw_slow().map(T::from_raw).map_err(|reason| self.core().refused(reason)),
+            None => self.draw_slow().map(T::from_raw).map_err(|reason| self.refused(reason)),
         }
+    }
+
+    /// Returns the error of a call that does not wait.
+    #[cold]
+    fn refused(&self, reason: ErrorKind) -> Error {
+        if reason == ErrorKind::Closed { self.core_ref.shared.closed() } else { self.core().refused(reason) }
     }
 
     /// Returns the next id if a cached segment or block has one.
@@ -178,7 +183,7 @@ impl<T: Id> Allocator<T> {
     /// Returns the level to wait for; `None` if memory holds `n` ids.
     fn missing_level(&self, n: u64) -> Result<Option<Want>> {
         let settings = &self.core().settings;
-        let most = settings.sizing.most_in_memory();
+        let most = self.core().sizing().most_in_memory();
         if n > most {
             let message = format!("cannot warm {n} ids: `max_buffered` is {most}; raise it, or warm fewer");
             return Err(Error::invalid(message).of(&self.core().name).during(Operation::Draw));
@@ -207,7 +212,8 @@ impl<T: Id> Allocator<T> {
     }
 
     fn draw_error(&self, reason: ErrorKind) -> Error {
-        let error = if self.core().stock.is_forked() { forked() } else { Error::from(reason) };
+        let is_closed = reason == ErrorKind::Closed;
+        let error = if is_closed { self.core_ref.shared.closed() } else { Error::from(reason) };
         error.of(&self.core().name).during(Operation::Draw)
     }
 }

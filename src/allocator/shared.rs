@@ -32,6 +32,7 @@ pub(crate) struct Shared {
     /// Runs the store's calls: the actor's runtime, or a separate thread that they may block.
     pub(crate) store_runtime: RuntimeHandle,
     pub(crate) store_timeout: Duration,
+    pub(crate) close_timeout: Duration,
     /// The store's capabilities.
     pub(crate) can: Capabilities,
     pub(crate) seed: Option<u64>,
@@ -70,25 +71,32 @@ impl Shared {
 
     /// Returns an error after close and in a forked process: the actor, its runtime and its timers are gone.
     pub(crate) fn must_be_open(&self) -> Result<()> {
+        if self.mailbox.is_closed() { Err(self.closed()) } else { Ok(()) }
+    }
+
+    /// Returns the error of calls after the actor has ended, with the cause.
+    pub(crate) fn closed(&self) -> Error {
         if self.mailbox.is_forked() {
-            return Err(forked());
+            return forked();
         }
-        if self.mailbox.is_closed() { Err(ErrorKind::Closed.into()) } else { Ok(()) }
+        if self.mailbox.is_abandoned() {
+            let message = "the runtime that drives the refills has ended; keep it running, or start with \
+                           `SequencesBuilder::own_thread`";
+            return Error::new(ErrorKind::Closed, message);
+        }
+        ErrorKind::Closed.into()
     }
 
     /// Returns the error for a task on the actor's or the store's runtime that ended without a result.
     pub(crate) fn task_failed(&self, failure: JoinError) -> Error {
-        if failure.is_cancelled() && self.mailbox.is_closed() {
-            ErrorKind::Closed.into()
-        } else {
-            task_failed(failure)
-        }
+        if failure.is_cancelled() && self.mailbox.is_closed() { self.closed() } else { task_failed(failure) }
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.mailbox.close(Ending::Abandoned);
+        // The actor gives the unused ids back in the background.
+        self.mailbox.close(Ending::Asked);
     }
 }
 

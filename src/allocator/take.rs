@@ -59,12 +59,12 @@ impl<T: Id> Allocator<T> {
             return Ok(part.into_ids().cast());
         }
         let (core, settings) = (self.core(), &self.core().settings);
-        let most = settings.sizing.most_in_memory();
+        let most = core.sizing().most_in_memory();
         if settings.order != Order::Global && n > most {
             return Err(self.invalid_take(format!("{n} ids exceed `max_buffered` {most}; use `take`")));
         }
         match core.stock.ended() {
-            Some(reason) => Err(core.refused(reason)),
+            Some(reason) => Err(self.refused(reason)),
             None => Err(core.refused_many(n)),
         }
     }

@@ -14,7 +14,6 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::range::Ranges;
 use crate::sequence::answer::Place;
 use crate::sequence::parts::Question;
-use crate::sequence::process::forked;
 use crate::sequence::reply::Reply;
 use crate::sequence::task::Task;
 
@@ -26,14 +25,17 @@ pub(super) async fn wait(
 ) -> Result<Ranges> {
     let core = &core_ref.core;
     let outcome = queue(&core_ref, question.into(), timeout).await;
-    outcome.map_err(|error| error.of(&core.name).during(Operation::Draw))
+    outcome.map_err(|error| {
+        let error = if error.kind() == ErrorKind::Closed { core_ref.shared.closed() } else { error };
+        error.of(&core.name).during(Operation::Draw)
+    })
 }
 
 async fn queue(core_ref: &CoreRef, question: Question, timeout: Duration) -> Result<Ranges> {
     let (core, shared) = (core_ref.core.clone(), &core_ref.shared);
     // Check for a fork before any wait or lock: the actor and the timers belong to the parent process.
     if shared.mailbox.is_forked() {
-        return Err(forked());
+        return Err(ErrorKind::Closed.into());
     }
     let deadline = shared.clock.now().saturating_add(timeout);
     let ask = move |permit| {

@@ -29,14 +29,15 @@ use crate::sequence::parts::{Arrived, Core, Ending, Mailbox, Message, NO_SLOT};
 use crate::sequence::registry::Registry;
 use crate::sequence::time::Time;
 use crate::store::{Capabilities, Grant, Reserve, Store};
-use crate::sync::{Arc, Ordering};
+use crate::sync::{Arc, Counter, Ordering};
 
 /// The most sequences in one round trip. Bounds the store's transaction and the memory of a burst.
 const LARGEST_BATCH: usize = 256;
 
-/// How many unused ranges are given back concurrently. Shutdown is not urgent, and many processes may shut
-/// down at the same time.
+/// How many unused ranges, or batches of them, are given back concurrently when the sequences close. Shutdown
+/// is not urgent, and many processes may shut down at the same time.
 const GIVEN_BACK_AT_ONCE: usize = 16;
+const BATCHES_GIVEN_BACK_AT_ONCE: usize = 2;
 
 /// The most sequences checked for eviction before the actor serves its callers again.
 const SWEEP: usize = 4096;
@@ -49,6 +50,8 @@ const MOST_SIGNALS: usize = 256;
 pub(crate) struct ActorConfig {
     /// How long a store may take to answer before the outcome counts as unknown.
     pub(crate) store_timeout: Duration,
+    /// How long the remaining ids may take to be given back at the end.
+    pub(crate) close_timeout: Duration,
     /// The time between two searches for idle sequences.
     pub(crate) idle: Option<Duration>,
     /// The store's capabilities.
@@ -147,13 +150,29 @@ impl Actor {
         // The ids of unanswered reserves become a gap: `end` fails the callers that wait for them.
         self.under_way.clear();
         let rests = self.end();
-        if self.config.can.gives_back {
-            let giving = stream::iter(rests).for_each_concurrent(GIVEN_BACK_AT_ONCE, |rest| {
-                give_back(&self.store_runtime, self.store.clone(), rest)
-            });
-            if timeout(self.config.store_timeout, giving).await.is_err() {
-                tracing::warn!("the store did not take back some remaining ids in time; they may be a gap");
-            }
+        if !self.config.can.gives_back {
+            return;
+        }
+        let (size, at_once) = if self.config.can.batches {
+            (LARGEST_BATCH, BATCHES_GIVEN_BACK_AT_ONCE)
+        } else {
+            (1, GIVEN_BACK_AT_ONCE)
+        };
+        let left = [Counter::new(rests.len() as u64), Counter::new(rests.iter().map(ids_of).sum())];
+        let giving = stream::iter(in_batches(rests, size)).for_each_concurrent(at_once, async |batch| {
+            let done = [batch.len() as u64, batch.iter().map(ids_of).sum()];
+            give_back(&self.store_runtime, self.store.clone(), batch).await;
+            left.iter().zip(done).for_each(|(left, done)| _ = left.fetch_sub(done, Ordering::Relaxed));
+        });
+        let limit = self.config.close_timeout;
+        if timeout(limit, giving).await.is_err() {
+            let [sequences, ids] = left.map(Counter::into_inner);
+            tracing::warn!(
+                sequences,
+                ids,
+                ?limit,
+                "the store did not take back the unused ids in time: they may be a gap; raise `close_timeout`"
+            );
         }
     }
 
@@ -257,18 +276,17 @@ impl Actor {
 
     /// Gives the unused ids back, or drops them if the store takes no ids back, and then notifies the driver.
     fn return_rest(&self, rest: PendingGiveBack) {
-        let limit = self.config.store_timeout;
-        self.under_way.push(if self.config.can.gives_back {
-            RoundTrip::give_back(
-                self.store_runtime.clone(),
-                self.store.clone(),
-                rest,
-                limit,
-                self.clock.clone(),
-            )
+        if self.config.can.gives_back {
+            self.give_back(vec![rest]);
         } else {
-            RoundTrip::of_lost(rest)
-        });
+            self.under_way.push(RoundTrip::of_lost(rest));
+        }
+    }
+
+    fn give_back(&self, rests: Vec<PendingGiveBack>) {
+        let (runtime, store) = (self.store_runtime.clone(), self.store.clone());
+        let (limit, clock) = (self.config.store_timeout, self.clock.clone());
+        self.under_way.push(RoundTrip::give_back(runtime, store, rests, limit, clock));
     }
 
     /// Waits until a message or signal arrives, the store answers, or a timer is due.
@@ -293,7 +311,7 @@ impl Actor {
         }
         match landed {
             Some(Landed::Answers(answers)) => self.answered(answers),
-            Some(Landed::Returned(core)) => self.each(&core, Driver::returned),
+            Some(Landed::Returned(cores)) => cores.iter().for_each(|core| self.each(core, Driver::returned)),
             Some(Landed::Raised(core)) => self.each(&core, Driver::raised),
             None => {}
         }
@@ -326,23 +344,25 @@ impl Actor {
         }
         let end = (self.sweep.cursor + SWEEP).min(self.drivers.len());
         self.sweep.drawn.resize(self.drivers.len(), u64::MAX);
-        for slot in self.sweep.cursor..end {
-            self.evict_if_idle(slot, now);
+        let rests = (self.sweep.cursor..end).filter_map(|slot| self.evict_if_idle(slot, now)).collect();
+        for batch in in_batches(rests, LARGEST_BATCH) {
+            self.give_back(batch);
         }
         let done = end == self.drivers.len() && opened.len() < SWEEP;
         self.sweep.cursor = if done { 0 } else { end };
         self.sweep.due = Some(if done { now.saturating_add(idle) } else { now });
     }
 
-    fn evict_if_idle(&mut self, slot: usize, now: Time) {
-        let Some(driver) = self.drivers[slot].as_mut() else { return };
+    /// Evicts the sequence of this slot if it is idle. Returns its ids in memory for a store that takes them
+    /// back.
+    fn evict_if_idle(&mut self, slot: usize, now: Time) -> Option<PendingGiveBack> {
+        let driver = self.drivers[slot].as_mut()?;
         let drawn = driver.core().drawn();
         let same = std::mem::replace(&mut self.sweep.drawn[slot], drawn) == drawn;
         if !same || !driver.is_idle() || !driver.core().evict() {
-            return;
+            return None;
         }
-        // The ids left in memory become a gap: only `Sequences::close` gives ids in memory back.
-        let _ = driver.close(now);
+        let rest = driver.evict(now).filter(|_| self.config.can.gives_back);
         record(driver.core(), now);
         let core = driver.core().clone();
         if let Some(time) = driver.armed() {
@@ -355,6 +375,7 @@ impl Actor {
         self.free.push(slot);
         self.sweep.drawn[slot] = u64::MAX;
         tracing::debug!(sequence = %core.name, "evicted: idle");
+        rest
     }
 }
 
@@ -377,6 +398,15 @@ impl Drop for Actor {
     }
 }
 
+fn ids_of(rest: &PendingGiveBack) -> u64 {
+    rest.back().rest.len()
+}
+
+fn in_batches<T>(all: Vec<T>, size: usize) -> impl Iterator<Item = Vec<T>> {
+    let mut all = all.into_iter();
+    iter::from_fn(move || Some(all.by_ref().take(size).collect::<Vec<_>>()).filter(|batch| !batch.is_empty()))
+}
+
 fn record(core: &Core, now: Time) {
     metrics::harmless(core, || metrics::record(core, now));
 }
@@ -397,7 +427,8 @@ mod tests {
     async fn sequence_has_one_timer_for_all_deadlines() {
         let (mailbox, runtime) = (Arc::new(Mailbox::new()), RuntimeHandle::current());
         let (clock, store) = (Clock::start(&runtime), MemoryStore::new());
-        let config = ActorConfig { store_timeout: Duration::MAX, idle: None, can: store.capabilities() };
+        let (limit, can) = (Duration::MAX, store.capabilities());
+        let config = ActorConfig { store_timeout: limit, close_timeout: limit, idle: None, can };
         let (registry, places) = (Arc::new(Registry::new()), Arc::new(Semaphore::new(1)));
         let store = (Arc::new(store) as Arc<dyn Store>, runtime);
         let mut actor = Actor::new(mailbox.clone(), store, registry, clock.clone(), config, places);

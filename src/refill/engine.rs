@@ -24,7 +24,7 @@ use crate::error::{Error, ErrorKind, Operation, Result, Status};
 use crate::range::Ranges;
 use crate::sequence::grant_history::GrantHistory;
 use crate::sequence::segment::MAX_LEN;
-use crate::sequence::settings::{Order, Settings};
+use crate::sequence::settings::{Order, Settings, Sizing};
 use crate::sequence::time::Time;
 use crate::store::{Change, Grant, Identity};
 use crate::sync::Arc;
@@ -49,6 +49,8 @@ struct InFlight {
 
 pub(crate) struct Engine<W> {
     settings: Arc<Settings>,
+    /// As in the settings, for the bounds of the stored sequence.
+    sizing: Sizing,
     policy: Policy,
     queue: Queue<W>,
     /// Boxed, since most sequences usually have none.
@@ -70,9 +72,11 @@ pub(crate) struct Engine<W> {
 }
 
 impl<W: Waiter> Engine<W> {
-    pub(crate) fn new(settings: Arc<Settings>) -> Self {
+    /// Creates an engine whose sequence has this sizing.
+    pub(crate) fn new(settings: Arc<Settings>, sizing: Sizing) -> Self {
         Self {
-            policy: Policy::new(&settings.sizing),
+            policy: Policy::new(&sizing),
+            sizing,
             queue: Queue::new(),
             flight: None,
             low: false,
@@ -102,7 +106,7 @@ impl<W: Waiter> Engine<W> {
             // Empty memory counts as low even with a watermark of 0: at 0, only a caller that found too few
             // ids signals.
             Event::Low { level, wanted } => {
-                let wanted = wanted.min(self.settings.sizing.most_in_memory());
+                let wanted = wanted.min(self.sizing.most_in_memory());
                 if self.prefetches() && level < self.policy.plan().watermark.max(wanted).max(1) {
                     (self.low, self.wanted) = (true, self.wanted.max(wanted));
                 }
@@ -192,6 +196,11 @@ impl<W: Waiter> Engine<W> {
         &self.history
     }
 
+    /// Removes the last granted ids from the history: they may go back to the store.
+    pub(crate) fn forget_from(&mut self, id: u64) {
+        self.history.forget_from(id);
+    }
+
     /// Continues with the history of an earlier engine.
     pub(crate) fn remember(&mut self, history: GrantHistory) {
         self.history = history;
@@ -272,7 +281,7 @@ impl<W: Waiter> Engine<W> {
         if !self.prefetches() {
             0
         } else if self.doubtful {
-            self.settings.sizing.least_step().max(self.wanted)
+            self.sizing.least_step().max(self.wanted)
         } else {
             self.policy.plan().step.max(self.wanted)
         }
@@ -309,7 +318,7 @@ impl<W: Waiter> Engine<W> {
     fn reserved(&mut self, grant: Grant, level: u64, now: Time, out: &mut Vec<Effect<W>>) {
         let Some(flight) = self.flight.take() else { return };
         self.doubtful = false;
-        self.policy.reserved(now.saturating_sub(flight.asked), &self.settings.sizing);
+        self.policy.note_latency(now.saturating_sub(flight.asked));
         if flight.revoked || self.ended.is_some() {
             // The store may have reserved the range before the event for which the caller revoked the ids.
             out.push(Effect::Void(grant.range.len()));
@@ -361,6 +370,8 @@ impl<W: Waiter> Engine<W> {
             self.lose_held(out);
         }
         self.retry.clear();
+        self.sizing = self.settings.sizing.within(grant.bounds);
+        self.policy.adapt(&self.sizing);
         other
     }
 
@@ -412,7 +423,7 @@ impl<W: Waiter> Engine<W> {
         }
         // On close, publish all held ids: they are then handled like the ids in memory.
         let closed = self.ended == Some(ErrorKind::Closed);
-        let most = if closed { MAX_LEN } else { self.settings.sizing.most_in_memory() };
+        let most = if closed { MAX_LEN } else { self.sizing.most_in_memory() };
         let room = most.saturating_sub(level);
         let kept = self.queue.take_held(room);
         self.low = level + kept.len() < watermark;

@@ -106,10 +106,13 @@ impl Policy {
         self.seen = Some((now, total));
     }
 
-    /// Notes the latency of a reserve, and computes the sizes again. The settings are a parameter, since a
-    /// million policies share them.
-    pub(crate) fn reserved(&mut self, latency: Duration, sizing: &Sizing) {
+    /// Notes the latency of a reserve.
+    pub(crate) fn note_latency(&mut self, latency: Duration) {
         self.latency = latency.as_secs_f64().max(self.latency * PEAK_DECAY);
+    }
+
+    /// Computes the sizes again, after a grant.
+    pub(crate) fn adapt(&mut self, sizing: &Sizing) {
         if let Sizing::Adaptive(settings) = sizing {
             self.plan = self.adapted(*settings);
         }
@@ -160,15 +163,20 @@ mod tests {
         let mut policy = Policy::new(&sizing);
         for tick in 0..seconds * 100 {
             policy.drawn(rate * tick / 100, Duration::from_millis(10 * tick));
-            policy.reserved(latency, &sizing);
+            policy.note_latency(latency);
+            policy.adapt(&sizing);
         }
         policy
     }
 
     #[test]
     fn outage_budget_is_met_within_max_buffered() {
-        let settings =
-            Adaptive { outage_budget: Duration::from_secs(300), max_buffered: 10_000_000, min_step: 32 };
+        let settings = Adaptive {
+            outage_budget: Duration::from_secs(300),
+            max_buffered: 10_000_000,
+            min_step: 32,
+            by_bounds: false,
+        };
         let plan = steady(settings, 1000, Duration::from_millis(10), 20).plan();
         assert!((300_000..320_000).contains(&plan.watermark), "{plan:?}");
         assert!(plan.step >= plan.watermark);
@@ -189,25 +197,32 @@ mod tests {
 
     #[test]
     fn the_watermark_covers_the_latency_without_any_budget() {
-        let settings = Adaptive { outage_budget: Duration::ZERO, max_buffered: 1 << 40, min_step: 1 };
+        let settings =
+            Adaptive { outage_budget: Duration::ZERO, max_buffered: 1 << 40, min_step: 1, by_bounds: false };
         let plan = steady(settings, 1_000_000, Duration::from_millis(100), 20).plan();
         assert!(plan.watermark >= 400_000 && plan.watermark < 500_000, "{plan:?}");
     }
 
     #[test]
     fn burst_grows_the_step_at_most_fourfold_lull_shrinks_it() {
-        let settings =
-            Adaptive { outage_budget: Duration::from_secs(1), max_buffered: 1 << 40, min_step: 16 };
+        let settings = Adaptive {
+            outage_budget: Duration::from_secs(1),
+            max_buffered: 1 << 40,
+            min_step: 16,
+            by_bounds: false,
+        };
         let sizing = Sizing::Adaptive(settings);
         let mut policy = Policy::new(&sizing);
         policy.drawn(0, Duration::ZERO);
         policy.drawn(1 << 30, Duration::from_millis(1));
-        policy.reserved(Duration::from_millis(1), &sizing);
+        policy.note_latency(Duration::from_millis(1));
+        policy.adapt(&sizing);
         assert_eq!(policy.plan().step, 64);
         let mut policy = steady(settings, 1_000_000, Duration::from_millis(1), 10);
         assert!(policy.plan().step > 900_000);
         policy.drawn(10_000_000, Duration::from_secs(3600));
-        policy.reserved(Duration::from_millis(1), &sizing);
+        policy.note_latency(Duration::from_millis(1));
+        policy.adapt(&sizing);
         assert!(policy.plan().step < 100_000, "{:?}", policy.plan());
     }
 
@@ -220,7 +235,7 @@ mod tests {
             events in prop::collection::vec((0..2_000_000_000_u64, 0..50_000_000_u64, 0..3_000_u64), 1..50),
         ) {
             let min_step = min_step.min(max_buffered);
-            let settings = Adaptive { outage_budget: Duration::from_secs(budget), max_buffered, min_step };
+            let settings = Adaptive { outage_budget: Duration::from_secs(budget), max_buffered, min_step, by_bounds: false };
             let sizing = Sizing::Adaptive(settings);
             sizing.check().unwrap();
             let mut policy = Policy::new(&sizing);
@@ -229,7 +244,8 @@ mod tests {
                 now += Duration::from_micros(micros);
                 total += ids;
                 policy.drawn(total, now);
-                policy.reserved(Duration::from_millis(latency), &sizing);
+                policy.note_latency(Duration::from_millis(latency));
+            policy.adapt(&sizing);
                 let plan = policy.plan();
                 prop_assert!(plan.step >= 1 && plan.watermark <= plan.step, "{:?}", plan);
                 prop_assert!(plan.step + plan.watermark <= max_buffered.max(1), "{:?} over {}", plan, max_buffered);

@@ -28,8 +28,8 @@ pub(super) struct RoundTrip(Pin<Box<dyn Future<Output = Landed> + Send>>);
 pub(super) enum Landed {
     /// Reserves were answered.
     Answers(Vec<(Arc<Core>, Result<Grant>)>),
-    /// The give-back of unused ids has ended, with any outcome.
-    Returned(Arc<Core>),
+    /// The give-back of unused ids of these sequences has ended, with any outcome.
+    Returned(Vec<Arc<Core>>),
     /// The raise of a sequence's `next` has ended, with any outcome.
     Raised(Arc<Core>),
 }
@@ -85,19 +85,22 @@ impl RoundTrip {
         }))
     }
 
-    /// Gives back ids above the memory limit. Callers wait for this only at the end of the sequence.
+    /// Gives back ids above the memory limit, or of evicted sequences. Callers wait for this only at the end
+    /// of the sequence.
     pub(super) fn give_back(
         runtime: RuntimeHandle,
         store: Arc<dyn Store>,
-        rest: PendingGiveBack,
+        rests: Vec<PendingGiveBack>,
         limit: Duration,
         clock: Clock,
     ) -> Self {
         Self(Box::pin(async move {
-            let core = rest.core().clone();
-            let _ = timeout(limit, give_back(&runtime, store, rest)).await;
-            metrics::harmless(&core, || metrics::record(&core, clock.now()));
-            Landed::Returned(core)
+            let cores: Vec<_> = rests.iter().map(|rest| rest.core().clone()).collect();
+            let _ = timeout(limit, give_back(&runtime, store, rests)).await;
+            for core in &cores {
+                metrics::harmless(core, || metrics::record(core, clock.now()));
+            }
+            Landed::Returned(cores)
         }))
     }
 
@@ -105,7 +108,7 @@ impl RoundTrip {
     pub(super) fn of_lost(rest: PendingGiveBack) -> Self {
         let core = rest.core().clone();
         drop(rest);
-        Self(Box::pin(async { Landed::Returned(core) }))
+        Self(Box::pin(async { Landed::Returned(vec![core]) }))
     }
 }
 
@@ -140,22 +143,35 @@ async fn ask(store: Arc<dyn Store>, requests: Vec<Reserve>) -> Vec<Result<Grant>
 }
 
 /// Sends one request, which is never retried.
-pub(super) async fn give_back(runtime: &RuntimeHandle, store: Arc<dyn Store>, ids: PendingGiveBack) {
-    let back = ids.back().clone();
-    let (sequence, rest) = (back.name.clone(), back.rest);
-    let asked = Task::spawn(runtime, async move { store.give_back(&back).await });
-    let outcome = asked.await.map_err(task_failed).flatten();
-    match &outcome {
-        Ok(true) => tracing::debug!(%sequence, ?rest, "returned the unused ids"),
+pub(super) async fn give_back(runtime: &RuntimeHandle, store: Arc<dyn Store>, rests: Vec<PendingGiveBack>) {
+    let backs: Vec<_> = rests.iter().map(|ids| ids.back().clone()).collect();
+    let asked = Task::spawn(runtime, async move {
+        match backs.as_slice() {
+            [back] => vec![store.give_back(back).await],
+            _ => store.give_back_many(&backs).await,
+        }
+    });
+    let failed = |failure| vec![Err(task_failed(failure)); rests.len()];
+    let mut outcomes = asked.await.unwrap_or_else(failed);
+    outcomes.resize_with(rests.len(), || Err(miscounted()));
+    for (ids, outcome) in rests.into_iter().zip(outcomes) {
+        note_give_back(ids, outcome);
+    }
+}
+
+fn note_give_back(ids: PendingGiveBack, outcome: Result<bool>) {
+    let (sequence, rest) = (&ids.back().name, ids.back().rest);
+    match outcome {
+        Ok(true) => {
+            tracing::debug!(%sequence, ?rest, "returned the unused ids");
+            ids.returned();
+        }
         Ok(false) => {
             tracing::debug!(%sequence, ?rest, "unused ids became a gap: later ids were reserved, or the sequence was reset");
         }
         Err(error) => {
             tracing::warn!(%sequence, ?rest, %error, "unused ids count as a gap: giving them back failed");
         }
-    }
-    if outcome.is_ok_and(|is_back| is_back) {
-        ids.returned();
     }
 }
 
@@ -165,8 +181,5 @@ fn timed_out(limit: Duration) -> Error {
 }
 
 fn miscounted() -> Error {
-    Error::new(
-        ErrorKind::UnknownOutcome,
-        "the store answered a batch of reserves with the wrong number of results",
-    )
+    Error::new(ErrorKind::UnknownOutcome, "the store answered a batch with the wrong number of results")
 }

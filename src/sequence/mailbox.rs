@@ -118,6 +118,11 @@ impl Mailbox {
         self.is_forked() || self.inbox.lock().closed.is_some()
     }
 
+    /// Whether the actor has ended with its runtime.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        !self.is_forked() && self.inbox.lock().closed == Some(Ending::Abandoned)
+    }
+
     /// Whether this is a fork of the actor's process.
     pub(crate) fn is_forked(&self) -> bool {
         self.process.is_another()

@@ -94,9 +94,9 @@ pub(crate) enum Message {
 /// Why no more messages will follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Not by `close`: no ids are given back.
+    /// The actor's runtime has ended, or the process is a fork: no ids are given back.
     Abandoned,
-    /// A caller closed the sequences, and waits until the unused ids are given back.
+    /// The sequences were closed or dropped: the unused ids are given back.
     Asked,
 }
 

@@ -24,12 +24,15 @@ pub(crate) struct Registry {
     opened: Option<SegQueue<Weak<Core>>>,
     /// The histories of evicted sequences.
     evicted: Mutex<BoundedMap<GrantHistory>>,
+    /// The sequences that this process removed from the store and has not opened since.
+    removed: Mutex<BoundedMap<()>>,
 }
 
 impl Registry {
     /// Creates a registry without eviction.
     pub(crate) fn new() -> Self {
-        Self { cores: Map::new(), opened: None, evicted: Mutex::new(BoundedMap::default()) }
+        let (evicted, removed) = (Mutex::new(BoundedMap::default()), Mutex::new(BoundedMap::default()));
+        Self { cores: Map::new(), opened: None, evicted, removed }
     }
 
     /// Creates a registry whose idle cores are evicted.
@@ -93,6 +96,16 @@ impl Registry {
             return Some(GrantHistory::up_to(reached.map(|(identity, last)| Reached { identity, last })));
         }
         self.evicted.lock().get(name).cloned()
+    }
+
+    /// Notes that this process removed a sequence from the store.
+    pub(crate) fn note_removed(&self, name: &SequenceName) {
+        self.removed.lock().put(name, ());
+    }
+
+    /// Returns whether this process removed a sequence and has not opened it since.
+    pub(crate) fn take_removed(&self, name: &SequenceName) -> bool {
+        self.removed.lock().take(name).is_some()
     }
 
     pub(crate) fn cores(&self) -> Vec<Arc<Core>> {

@@ -117,22 +117,43 @@ pub(crate) struct Adaptive {
     pub(crate) max_buffered: u64,
     /// The minimum step, which is also the first step.
     pub(crate) min_step: u64,
+    /// Whether `max_buffered` is the default, which also depends on the bounds of the stored sequence.
+    pub(crate) by_bounds: bool,
 }
 
 impl Adaptive {
     /// Returns the default for a sequence of these bounds: a budget of 5 s, and a cap of a ten-thousandth of
     /// the sequence, but at most a million ids.
     pub(crate) fn for_bounds(bounds: Bounds) -> Self {
-        Self::of(Duration::from_secs(5), ((bounds.max() - bounds.start()) / 10_000).clamp(1, 1_000_000))
+        let adaptive = Self::of(Duration::from_secs(5), Self::most_buffered(bounds));
+        Self { by_bounds: true, ..adaptive }
+    }
+
+    /// Returns the default `max_buffered`.
+    fn most_buffered(bounds: Bounds) -> u64 {
+        ((bounds.max() - bounds.start()) / 10_000).clamp(1, 1_000_000)
     }
 
     /// Derives the smallest step from the cap.
     pub(crate) fn of(outage_budget: Duration, max_buffered: u64) -> Self {
-        Self { outage_budget, max_buffered, min_step: max_buffered.div_ceil(2).min(LEAST_STEP) }
+        let min_step = max_buffered.div_ceil(2).min(LEAST_STEP);
+        Self { outage_budget, max_buffered, min_step, by_bounds: false }
     }
 }
 
 impl Sizing {
+    /// Returns the sizing for a stored sequence of these bounds. They are narrower than those of the id type
+    /// if the sequence was created with a smaller max; the default limits follow them.
+    pub(crate) fn within(self, bounds: Bounds) -> Self {
+        match self {
+            Self::Adaptive(adaptive) if adaptive.by_bounds => {
+                let most = adaptive.max_buffered.min(Adaptive::most_buffered(bounds));
+                Self::Adaptive(Adaptive { by_bounds: true, ..Adaptive::of(adaptive.outage_budget, most) })
+            }
+            chosen => chosen,
+        }
+    }
+
     /// Returns the maximum number of ids in memory. A fixed step has no limit of its own: ids reserved for
     /// callers that have given up stay for other callers.
     pub(crate) fn most_in_memory(&self) -> u64 {

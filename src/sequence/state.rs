@@ -9,7 +9,7 @@ use crate::name::SequenceName;
 use crate::range::{IdRange, Ranges};
 use crate::sequence::parts::{Core, Mailbox, Message, NO_SLOT};
 use crate::sequence::segment::{Segment, Taken};
-use crate::sequence::settings::{Order, Settings};
+use crate::sequence::settings::{Order, Settings, Sizing};
 use crate::sequence::stats::{Reported, Stats};
 use crate::sequence::stock::Stock;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
@@ -37,6 +37,12 @@ impl Core {
             blocks: (settings.order == Order::Thread).then(Box::default),
             settings,
         }
+    }
+
+    /// Returns the sizing for the bounds of the stored sequence, as far as they are known.
+    pub(crate) fn sizing(&self) -> Sizing {
+        let sizing = self.settings.sizing;
+        self.stats.seen_bounds().map_or(sizing, |bounds| sizing.within(bounds))
     }
 
     /// Draws one id from this segment only.

@@ -116,14 +116,33 @@ impl Stats {
     pub(crate) fn note_grant(&self, grant: &Grant) {
         self.incarnation.store(grant.identity.incarnation, Ordering::Relaxed);
         self.epoch.store(grant.identity.epoch, Ordering::Relaxed);
-        self.first.store(grant.bounds.start(), Ordering::Relaxed);
-        self.last.store(grant.bounds.max(), Ordering::Relaxed);
+        self.note_bounds(grant.bounds);
         self.reached.store(grant.range.last().unwrap_or_default(), Ordering::Relaxed);
     }
 
     /// Notes that the sequence was seen in the store: this core never creates it again.
     pub(crate) fn meet(&self) {
         let _ = self.incarnation.compare_exchange(0, MET, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Notes that the sequence was seen in the store with these bounds.
+    pub(crate) fn meet_with(&self, bounds: Bounds) {
+        if self.identity().is_none() {
+            self.note_bounds(bounds);
+        }
+        self.meet();
+    }
+
+    fn note_bounds(&self, bounds: Bounds) {
+        self.first.store(bounds.start(), Ordering::Relaxed);
+        self.last.store(bounds.max(), Ordering::Relaxed);
+    }
+
+    /// Returns the bounds in which the sequence was last seen in the store, if any.
+    pub(crate) fn seen_bounds(&self) -> Option<Bounds> {
+        let last = self.last.load(Ordering::Relaxed);
+        // The two values are read separately, so they may come from different grants.
+        if last > 0 { Bounds::new(self.first.load(Ordering::Relaxed), last).ok() } else { None }
     }
 
     /// Whether the sequence was seen in the store.
@@ -138,9 +157,7 @@ impl Stats {
 
     /// Returns the bounds from the last grant; `None` before the first.
     pub(crate) fn bounds(&self) -> Option<Bounds> {
-        self.identity()?;
-        // The two values are read separately, so they may come from different grants.
-        Bounds::new(self.first.load(Ordering::Relaxed), self.last.load(Ordering::Relaxed)).ok()
+        self.identity().and(self.seen_bounds())
     }
 
     /// Notes the latency of a grant.

@@ -104,12 +104,19 @@ impl Sequences {
     }
 
     /// Removes a sequence from the store; `false` if there was none. Open allocators still hand out the ids
-    /// in memory, and fail at their next refill.
+    /// in memory, and fail at their next refill. If this process opens the sequence again, it is created, and
+    /// hands out the same ids again.
     ///
     /// # Errors
     /// Those of [`Store::remove`], and those common to all calls here.
     pub fn remove(&self, name: impl AsRef<str>) -> impl Future<Output = Result<bool>> + Send {
-        self.of(Operation::Remove, SequenceName::new(name.as_ref()), |store, name| store.remove(name))
+        let (registry, name) = (self.shared.registry.clone(), SequenceName::new(name.as_ref()));
+        let removing = self.of(Operation::Remove, name.clone(), |store, name| store.remove(name));
+        async move {
+            let was_there = removing.await?;
+            registry.note_removed(&name?);
+            Ok(was_there)
+        }
     }
 
     /// Runs a call that concerns one sequence.

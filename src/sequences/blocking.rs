@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::sequence::parts::Ending;
 use crate::store::{Bounds, Change, Listing, Page, SequenceInfo};
 
-/// The minimum timeout of `close`, which usually returns immediately.
-const SHORTEST_CLOSE: Duration = Duration::from_secs(10);
+/// How much longer than the close timeout `close` waits for a runtime that does not run.
+const CLOSE_MARGIN: Duration = Duration::from_secs(10);
 
 /// Each method blocks on the [`Sequences`] method of the same name, and returns its errors;
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if this is the only thread that drives the refills; or
@@ -50,11 +50,11 @@ impl Blocking<&Sequences> {
 
     /// Closes all allocators. The sequences are closed even if this fails: an error means that this call did
     /// not wait until the remaining ids had been given back. The error is
-    /// [`Deadline`](crate::ErrorKind::Deadline) if the refills' runtime does not run for twice the store's
-    /// timeout, at least 10 s.
+    /// [`Deadline`](crate::ErrorKind::Deadline) if the refills' runtime does not run for 10 s longer than the
+    /// [close timeout](crate::SequencesBuilder::close_timeout).
     pub fn close(&self) -> Result<()> {
         self.of.shared.mailbox.close(Ending::Asked);
-        let limit = self.timeout.saturating_mul(2).max(SHORTEST_CLOSE);
+        let limit = self.of.shared.close_timeout.saturating_add(CLOSE_MARGIN);
         let ended = async {
             self.of.close().await;
             Ok(())

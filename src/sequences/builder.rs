@@ -174,6 +174,8 @@ impl<T: Id> SequenceBuilder<T> {
         let (name, settings) = self.checked()?;
         let history = self.shared.registry.history(&name);
         let held = history.as_ref().and_then(GrantHistory::identity);
+        // A sequence that this process removed itself is not lost: opening it again creates it.
+        let history = history.filter(|_| !self.shared.registry.take_removed(&name));
         let info = {
             let (name, store) = (name.clone(), self.shared.store.clone());
             let find = async move {
@@ -187,7 +189,7 @@ impl<T: Id> SequenceBuilder<T> {
         let agreed = info.and_then(|info| agrees::<T>(&info, self.start, self.max).map(|()| info));
         let info = agreed.map_err(|error| error.of(&name).during(Operation::Configure))?;
         let allocator = Self::register(&self.shared, &name, settings)?;
-        allocator.core().stats.meet();
+        allocator.core().stats.meet_with(info.bounds);
         if held.is_some_and(|held| held != info.identity) {
             drop_all_of(held, allocator.core());
         }
@@ -203,7 +205,7 @@ impl<T: Id> SequenceBuilder<T> {
         let allocator = Allocator::new(CoreRef::new(core.clone(), shared.clone()));
         if shared.mailbox.is_closed() {
             core.close();
-            return Err(Error::from(ErrorKind::Closed).of(name).during(Operation::Configure));
+            return Err(shared.closed().of(name).during(Operation::Configure));
         }
         if *core.settings != settings {
             let message = "the sequence is open in this process with other settings or another id type; open \
@@ -244,8 +246,11 @@ impl<T: Id> SequenceBuilder<T> {
             (None, Some(_)) => clash("`watermark` needs `step`; without a step both adapt to the load"),
             (None, None) => {
                 let adaptive = Adaptive::for_bounds(bounds);
-                let budget = self.outage_budget.unwrap_or(adaptive.outage_budget);
-                Ok(Sizing::Adaptive(Adaptive::of(budget, self.max_buffered.unwrap_or(adaptive.max_buffered))))
+                let outage_budget = self.outage_budget.unwrap_or(adaptive.outage_budget);
+                Ok(Sizing::Adaptive(match self.max_buffered {
+                    Some(most) => Adaptive::of(outage_budget, most),
+                    None => Adaptive { outage_budget, ..adaptive },
+                }))
             }
         }
     }

@@ -69,10 +69,11 @@ impl Sequences {
     /// memory goes back to a store that [can take it](crate::store::Capabilities::gives_back), if no later
     /// ids are reserved; the next reserve gets the returned ids. All other ids become a gap: earlier ranges
     /// in memory, ids held by blocks and thread blocks, a refill in flight, and ids that could not be given
-    /// back within the [store's timeout](SequencesBuilder::store_timeout).
+    /// back within the [close timeout](SequencesBuilder::close_timeout).
     ///
     /// Returns when the actor has ended, or immediately in a forked process. Cancelling this call does not
-    /// undo it. If you drop the last clone instead, nothing is given back.
+    /// undo it. If you drop the last clone, allocator and handle instead, the same happens in the background,
+    /// while the runtime still runs.
     ///
     /// [`ErrorKind::Closed`]: crate::ErrorKind::Closed
     pub async fn close(&self) {

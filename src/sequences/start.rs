@@ -37,6 +37,7 @@ impl Sequences {
         SequencesBuilder {
             store: Arc::new(store),
             store_timeout: Duration::from_secs(10),
+            close_timeout: Duration::from_secs(10),
             idle_eviction: None,
             max_age: None,
             max_waiting: 65_536,
@@ -83,6 +84,7 @@ impl Sequences {
 pub struct SequencesBuilder {
     store: Arc<dyn Store>,
     store_timeout: Duration,
+    close_timeout: Duration,
     idle_eviction: Option<Duration>,
     max_age: Option<Duration>,
     max_waiting: usize,
@@ -98,8 +100,18 @@ impl SequencesBuilder {
         self
     }
 
+    /// Sets how long [`close`](Sequences::close) may take to give the unused ids back. The ids left after
+    /// that become a gap, and a warning has their number. Raise it for many thousand sequences, and let the
+    /// process manager wait longer. Default: 10 s.
+    pub fn close_timeout(mut self, timeout: Duration) -> Self {
+        self.close_timeout = timeout;
+        self
+    }
+
     /// Evicts a sequence that has no allocator or handle after this long without a draw; the eviction may
-    /// happen up to that time later. Its ids in memory become a gap. Default: never.
+    /// happen up to that time later. Its ids in memory go back to a store that [takes
+    /// them](crate::store::Capabilities::gives_back) if no later ids have been reserved; otherwise they
+    /// become a gap. Default: never.
     pub fn idle_eviction(mut self, after: Duration) -> Self {
         self.idle_eviction = Some(after);
         self
@@ -178,7 +190,8 @@ impl SequencesBuilder {
         let (alive, ended) = watch::channel(());
         metrics::describe();
         let clock = Clock::start(&runtimes.refill);
-        let config = ActorConfig { store_timeout: self.store_timeout, idle: self.idle_eviction, can };
+        let (store_timeout, close_timeout) = (self.store_timeout, self.close_timeout);
+        let config = ActorConfig { store_timeout, close_timeout, idle: self.idle_eviction, can };
         let places = Arc::new(Semaphore::new(self.max_waiting));
         let store = (self.store.clone(), runtimes.store.clone());
         let actor =
@@ -201,7 +214,8 @@ impl SequencesBuilder {
             places,
             runtime: runtimes.refill,
             store_runtime: runtimes.store,
-            store_timeout: self.store_timeout,
+            store_timeout,
+            close_timeout,
             can,
             seed: self.seed,
             settings: Mutex::new(None),

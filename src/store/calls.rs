@@ -60,6 +60,14 @@ macro_rules! store_call {
             $crate::store_call!(@body $to self, give_back try_give_back(back) GiveBack &back.name)
         }
     };
+    (give_back_many $to:tt) => {
+        fn give_back_many<'a>(
+            &'a self,
+            backs: &'a [$crate::store::GiveBack],
+        ) -> $crate::store::StoreFuture<'a, Vec<$crate::Result<bool>>> {
+            $crate::store_call!(@body $to self, give_back_many(backs))
+        }
+    };
     (create $to:tt) => {
         fn create<'a>(
             &'a self,

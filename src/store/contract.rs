@@ -88,8 +88,8 @@ impl Capabilities {
     }
 }
 
-/// Number of concurrent reads in a store that cannot read several sequences in one round trip.
-const INSPECTED_AT_ONCE: usize = 16;
+/// Number of concurrent calls to a store that cannot handle several sequences in one round trip.
+const AT_ONCE: usize = 16;
 
 /// Keeps sequences. See the [module](super) for the contract of an implementation.
 pub trait Store: Send + Sync + fmt::Debug {
@@ -137,6 +137,17 @@ pub trait Store: Send + Sync + fmt::Debug {
         Box::pin(async { Ok(false) })
     }
 
+    /// Takes back the unused rests of several sequences, when many are closed or evicted. The results are in
+    /// the order of the rests. The default implementation calls [`give_back`](Self::give_back), 16 at a time;
+    /// override it if the store can take them back in one round trip.
+    ///
+    /// # Errors
+    /// Those of [`give_back`](Self::give_back), for each rest.
+    fn give_back_many<'a>(&'a self, backs: &'a [GiveBack]) -> StoreFuture<'a, Vec<Result<bool>>> {
+        let taken = stream::iter(backs).map(|back| self.give_back(back));
+        Box::pin(taken.buffered(AT_ONCE).collect())
+    }
+
     /// Creates a sequence.
     ///
     /// # Errors
@@ -156,7 +167,7 @@ pub trait Store: Send + Sync + fmt::Debug {
         names: &'a [SequenceName],
     ) -> StoreFuture<'a, Vec<Result<Option<SequenceInfo>>>> {
         let inspected = stream::iter(names).map(|name| self.inspect(name));
-        Box::pin(inspected.buffered(INSPECTED_AT_ONCE).collect())
+        Box::pin(inspected.buffered(AT_ONCE).collect())
     }
 
     /// Reads a page of the sequences. Use [`Pages`] to read all pages.

@@ -133,10 +133,10 @@ async fn lost_reply_is_not_requested_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silent_store_delays_close_by_at_most_its_timeout() {
+async fn silent_store_delays_close_by_the_close_timeout() {
     let store = FaultyStore::new();
     let builder = Sequences::builder(store.clone());
-    let ids = builder.store_timeout(Duration::from_secs(3)).start().unwrap();
+    let ids = builder.close_timeout(Duration::from_secs(3)).start().unwrap();
     let orders = drawn(&ids, "orders", 3).await;
     let (mine, began) = (orders.clone(), Instant::now());
     store.set_faults(Faults::none().always(Fault::HangBefore));
@@ -152,14 +152,46 @@ async fn silent_store_delays_close_by_at_most_its_timeout() {
 }
 
 #[tokio::test]
-async fn dropping_gives_nothing_back() {
+async fn dropped_sequences_give_their_ids_back() {
     let store = FaultyStore::new();
     let ids = over(&store);
     drop((drawn(&ids, "orders", 3).await, ids));
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
+    eventually("the ids are back", async || {
+        let next = stored(&store, "orders").await.next;
+        holds(next == Some(4), next)
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn evicted_sequence_gives_its_ids_back() {
+    let store = FaultyStore::new();
+    let idle = Duration::from_secs(60);
+    let ids = Sequences::builder(store.clone()).idle_eviction(idle).start().unwrap();
+    // One draw each 21 minutes, as a server does for a client.
+    for expected in 1..=3 {
+        let orders = ids.sequence::<u64>("orders").await.unwrap();
+        assert_eq!(orders.next().await.unwrap(), expected);
+        drop(orders);
+        sleep(Duration::from_secs(21 * 60)).await;
+        assert!(ids.is_empty(), "evicted");
+        assert_eq!(stored(&store, "orders").await.next, Some(expected + 1));
     }
-    assert_eq!(stored(&store, "orders").await.next, Some(11));
+    // The ids were granted again, and that is not a store that went back in time.
+    let orders = ids.sequence::<u64>("orders").await.unwrap();
+    assert_eq!((orders.next().await.unwrap(), orders.snapshot().failures), (4, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn evicted_sequence_leaves_later_ids_alone() {
+    let store = FaultyStore::new();
+    let idle = Duration::from_secs(60);
+    let ids = Sequences::builder(store.clone()).idle_eviction(idle).start().unwrap();
+    drop(drawn(&ids, "orders", 3).await);
+    store.reserve(&request("orders", 5)).await.unwrap();
+    sleep(idle * 3).await;
+    assert_eq!((ids.len(), stored(&store, "orders").await.next), (0, Some(16)));
+    assert_eq!(drawn(&ids, "orders", 0).await.next().await.unwrap(), 16);
 }
 
 #[tokio::test]

@@ -76,6 +76,16 @@ async fn missing_sequence_is_not_recreated_after_an_open() {
     assert!(store.inspect(&name()).await.unwrap().is_none());
 }
 
+#[tokio::test]
+async fn sequence_removed_by_this_process_is_created_again() {
+    let ids = Sequences::new(MemoryStore::new()).unwrap();
+    let orders = ids.sequence::<u64>("orders").await.unwrap();
+    assert_eq!(orders.next().await.unwrap(), 1);
+    assert!(ids.remove("orders").await.unwrap());
+    let again = ids.sequence::<u64>("orders").await.unwrap();
+    assert_eq!(again.next().await.unwrap(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn missing_sequence_is_not_recreated_after_eviction() {
     let store = MemoryStore::new();

@@ -46,7 +46,7 @@ pub(crate) struct Driver {
 
 impl Driver {
     pub(crate) fn new(core: Arc<Core>) -> Self {
-        let engine = Engine::new(core.settings.clone());
+        let engine = Engine::new(core.settings.clone(), core.sizing());
         Self {
             core,
             engine,
@@ -192,6 +192,15 @@ impl Driver {
     pub(crate) fn close(&mut self, now: Time) -> Option<PendingGiveBack> {
         let _ = self.step(Event::Close, now);
         self.take_excess()
+    }
+
+    /// Ends the refills of an idle sequence without users. Returns the rest of the ids that were granted
+    /// last, as [`close`](Self::close) does: the history no longer contains them, since they can be granted
+    /// again.
+    pub(crate) fn evict(&mut self, now: Time) -> Option<PendingGiveBack> {
+        let rest = self.close(now)?;
+        self.engine.forget_from(rest.back().rest.start());
+        Some(rest)
     }
 
     /// Returns ids above the memory limit, for a store that takes them back.

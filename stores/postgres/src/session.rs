@@ -197,7 +197,8 @@ fn unreachable_at(place: &str, fault: Fault) -> Error {
 
 async fn attempt(config: &Config, tls: &MakeRustlsConnect, deadline: Instant) -> Result<Connected, Fault> {
     let Ok(connected) = timeout_at(deadline, config.connect(tls.clone())).await else {
-        let message = "no answer within half of the timeout";
+        let message =
+            "no answer within half of the timeout (if a test pauses tokio's clock, use `own_thread`)";
         return Err(Fault::Refused(Error::new(ErrorKind::Unavailable, message)));
     };
     let (client, mut connection) = connected.map_err(unconnected)?;

@@ -150,6 +150,31 @@ fn store_that_blocks_a_thread_does_not_delay_deadlines() {
 }
 
 #[test]
+fn ended_runtime_is_the_named_cause() {
+    let first = Builder::new_current_thread().enable_all().build().unwrap();
+    let (ids, orders) = first.block_on(async {
+        let ids = builder(MemoryStore::new()).start().unwrap();
+        let orders = ids.sequence::<u64>("orders").lazy().unwrap();
+        (ids, orders)
+    });
+    drop(first);
+    let second = Builder::new_current_thread().enable_all().build().unwrap();
+    second.block_on(async {
+        let errors = [
+            orders.next().await.unwrap_err(),
+            orders.try_next().unwrap_err(),
+            orders.take(3).await.unwrap_err(),
+            ids.inspect("orders").await.unwrap_err(),
+            ids.sequence::<u64>("others").await.unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!(error.kind(), ErrorKind::Closed);
+            assert!(error.to_string().contains("own_thread"), "{error}");
+        }
+    });
+}
+
+#[test]
 fn panicking_recorder_is_harmless() {
     #[cfg(feature = "metrics")]
     recorder::panics();
