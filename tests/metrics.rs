@@ -112,7 +112,7 @@ fn what_was_evicted_counts_on(reader: &mut Reader) {
     let now = reader.read();
     assert_eq!(since(&before, &now, "idmill_draws_total"), 10);
     assert_eq!(since(&before, &now, "idmill_granted_total"), 20);
-    assert_eq!(since(&before, &now, "idmill_gaps_totalrevoked"), 10);
+    assert_eq!(since(&before, &now, "idmill_given_back_total"), 10);
 }
 
 /// Ids of a cancelled call stay counted as drawn, since counters cannot decrease, and become a gap, so that

@@ -4,7 +4,7 @@ use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
 
 use idmill::{ErrorKind, Sequences};
-use idmill_testing::faulty::{Fault, FaultyStore};
+use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -85,4 +85,22 @@ async fn failures_have_a_line_when_their_kind_changes() {
     let lines = log.0.lock();
     let kinds: Vec<_> = lines.iter().map(|line| line.split(' ').next().unwrap()).collect();
     assert_eq!(kinds, ["WARN", "WARN", "INFO"], "{lines:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ids_not_returned_in_time_are_counted_in_the_log() {
+    let log = Log::default();
+    let _here = tracing::subscriber::set_default(log.clone());
+    let store = FaultyStore::new();
+    let ids = Sequences::new(store.clone()).unwrap();
+    for name in ["orders", "users"] {
+        let sequence = ids.sequence::<u64>(name).step(10).watermark(0).await.unwrap();
+        assert_eq!(sequence.take(3).await.unwrap().len(), 3);
+    }
+    store.set_faults(Faults::none().always(Fault::HangBefore));
+    ids.close().await;
+    let lines = log.0.lock();
+    let [late] = &lines[..] else { panic!("one warning: {lines:?}") };
+    assert!(late.contains("did not take back") && late.contains("close_timeout"), "{late}");
+    assert!(late.contains("sequences=2") && late.contains("ids=14"), "{late}");
 }

@@ -9,13 +9,14 @@ use tokio::task::JoinError;
 use tokio::time::timeout;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::name::SequenceName;
 use crate::sequence::clock::Clock;
 use crate::sequence::parts::{Core, Ending, Mailbox};
 use crate::sequence::process::forked;
 use crate::sequence::registry::Registry;
 use crate::sequence::settings::Settings;
 use crate::sequence::task::{Task, task_failed};
-use crate::store::{Capabilities, Store};
+use crate::store::{Capabilities, Identity, Store};
 use crate::sync::{Arc, Mutex};
 
 /// State that the sequences of one store share. Allocators and handles hold it. The actor does not: it ends
@@ -50,6 +51,11 @@ impl Shared {
             Some(same) if **same == settings => same.clone(),
             _ => last.insert(Arc::new(settings)).clone(),
         }
+    }
+
+    /// Returns the identity of the ids that this process was granted.
+    pub(crate) fn held(&self, name: &SequenceName) -> Option<Identity> {
+        self.registry.history(name).and_then(|history| history.identity())
     }
 
     /// Runs the store's work on the store's runtime; the caller may be on any executor. The work is aborted

@@ -13,6 +13,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::join;
 use futures_util::stream::{self, FuturesUnordered, Stream, StreamExt as _};
 use tokio::runtime::Handle as RuntimeHandle;
 use tokio::sync::Semaphore;
@@ -148,7 +149,8 @@ impl Actor {
     /// Ends every sequence, and gives the remaining ids back if the store takes them.
     async fn put_away(&mut self) {
         // The ids of unanswered reserves become a gap: `end` fails the callers that wait for them.
-        self.under_way.clear();
+        let under_way = std::mem::take(&mut self.under_way).into_iter();
+        let mut begun: FuturesUnordered<_> = under_way.filter(RoundTrip::gives_back).collect();
         let rests = self.end();
         if !self.config.can.gives_back {
             return;
@@ -159,14 +161,15 @@ impl Actor {
             (1, GIVEN_BACK_AT_ONCE)
         };
         let left = [Counter::new(rests.len() as u64), Counter::new(rests.iter().map(ids_of).sum())];
-        let giving = stream::iter(in_batches(rests, size)).for_each_concurrent(at_once, async |batch| {
-            let done = [batch.len() as u64, batch.iter().map(ids_of).sum()];
-            give_back(&self.store_runtime, self.store.clone(), batch).await;
-            left.iter().zip(done).for_each(|(left, done)| _ = left.fetch_sub(done, Ordering::Relaxed));
+        let left = Arc::new(left);
+        let batches: Vec<_> = in_batches(rests, size).collect();
+        let giving = stream::iter(batches).for_each_concurrent(at_once, |batch| {
+            counting(self.store_runtime.clone(), self.store.clone(), batch, left.clone())
         });
         let limit = self.config.close_timeout;
-        if timeout(limit, giving).await.is_err() {
-            let [sequences, ids] = left.map(Counter::into_inner);
+        let all = join(giving, async { while begun.next().await.is_some() {} });
+        if timeout(limit, all).await.is_err() {
+            let [sequences, ids] = [0, 1].map(|place: usize| left[place].load(Ordering::Relaxed));
             tracing::warn!(
                 sequences,
                 ids,
@@ -395,6 +398,20 @@ impl Drop for Actor {
         // can still be given back.
         let now = self.clock.now();
         self.drivers.iter().flatten().for_each(|driver| record(driver.core(), now));
+    }
+}
+
+/// Gives unused ids back, and subtracts the numbers of sequences and ids from those that are left.
+async fn counting(
+    runtime: RuntimeHandle,
+    store: Arc<dyn Store>,
+    batch: Vec<PendingGiveBack>,
+    left: Arc<[Counter; 2]>,
+) {
+    let done = [batch.len() as u64, batch.iter().map(ids_of).sum()];
+    give_back(&runtime, store, batch).await;
+    for (left, done) in left.iter().zip(done) {
+        left.fetch_sub(done, Ordering::Relaxed);
     }
 }
 

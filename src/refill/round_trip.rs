@@ -22,7 +22,11 @@ use crate::store::{Change, Grant, Reserve, Store};
 use crate::sync::Arc;
 
 /// One round trip to the store. It holds its cores, so that an answer reaches no other core.
-pub(super) struct RoundTrip(Pin<Box<dyn Future<Output = Landed> + Send>>);
+pub(super) struct RoundTrip {
+    call: Pin<Box<dyn Future<Output = Landed> + Send>>,
+    /// Whether it gives unused ids back.
+    gives_back: bool,
+}
 
 /// The result of a round trip.
 pub(super) enum Landed {
@@ -35,6 +39,15 @@ pub(super) enum Landed {
 }
 
 impl RoundTrip {
+    fn of(call: impl Future<Output = Landed> + Send + 'static) -> Self {
+        Self { call: Box::pin(call), gives_back: false }
+    }
+
+    /// Whether this gives unused ids back.
+    pub(super) fn gives_back(&self) -> bool {
+        self.gives_back
+    }
+
     /// Sends reserves; the store's work runs on `runtime`. Await it on the runtime whose timers enforce the
     /// limit.
     pub(super) fn reserve(
@@ -45,7 +58,7 @@ impl RoundTrip {
     ) -> Self {
         let (cores, requests): (Vec<_>, Vec<_>) = reserves.into_iter().unzip();
         let task = Task::spawn(runtime, ask(store, requests));
-        Self(Box::pin(async move {
+        Self::of(async move {
             let mut answers = match timeout(limit, task).await {
                 Ok(Ok(answers)) => answers,
                 Ok(Err(failure)) => vec![Err(task_failed(failure)); cores.len()],
@@ -56,7 +69,7 @@ impl RoundTrip {
             let answers =
                 answers.into_iter().map(|answer| answer.map_err(|error| error.during(Operation::Reserve)));
             Landed::Answers(cores.into_iter().zip(answers).collect())
-        }))
+        })
     }
 
     /// Raises `next` above the known ids, after the store went back in time.
@@ -69,7 +82,7 @@ impl RoundTrip {
     ) -> Self {
         let (name, next) = (core.name.clone(), change.next);
         let task = Task::spawn(runtime, async move { store.set(&name, change).await });
-        Self(Box::pin(async move {
+        Self::of(async move {
             let sequence = &core.name;
             match timeout(limit, task).await {
                 Ok(Ok(Ok(_))) => tracing::error!(%sequence, next, "the store went back in time: raised next"),
@@ -82,7 +95,7 @@ impl RoundTrip {
                 }
             }
             Landed::Raised(core)
-        }))
+        })
     }
 
     /// Gives back ids above the memory limit, or of evicted sequences. Callers wait for this only at the end
@@ -94,21 +107,22 @@ impl RoundTrip {
         limit: Duration,
         clock: Clock,
     ) -> Self {
-        Self(Box::pin(async move {
+        let call = async move {
             let cores: Vec<_> = rests.iter().map(|rest| rest.core().clone()).collect();
             let _ = timeout(limit, give_back(&runtime, store, rests)).await;
             for core in &cores {
                 metrics::harmless(core, || metrics::record(core, clock.now()));
             }
             Landed::Returned(cores)
-        }))
+        };
+        Self { gives_back: true, ..Self::of(call) }
     }
 
     /// Drops ids that the store does not take back.
     pub(super) fn of_lost(rest: PendingGiveBack) -> Self {
         let core = rest.core().clone();
         drop(rest);
-        Self(Box::pin(async { Landed::Returned(vec![core]) }))
+        Self::of(async { Landed::Returned(vec![core]) })
     }
 }
 
@@ -116,7 +130,7 @@ impl Future for RoundTrip {
     type Output = Landed;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Landed> {
-        self.0.as_mut().poll(cx)
+        self.call.as_mut().poll(cx)
     }
 }
 

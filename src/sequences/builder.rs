@@ -165,8 +165,12 @@ impl<T: Id> SequenceBuilder<T> {
         outcome.map_err(|error| error.of(&name).during(Operation::Configure))
     }
 
+    pub(super) fn name(&self) -> Result<SequenceName> {
+        self.name.clone()
+    }
+
     /// The timeout for reading or creating the sequence.
-    fn limit(&self) -> Duration {
+    pub(super) fn limit(&self) -> Duration {
         self.settings.timeout.max(self.shared.store_timeout)
     }
 
@@ -186,9 +190,35 @@ impl<T: Id> SequenceBuilder<T> {
             };
             self.shared.ask_store(self.limit(), find).await
         };
-        let agreed = info.and_then(|info| agrees::<T>(&info, self.start, self.max).map(|()| info));
-        let info = agreed.map_err(|error| error.of(&name).during(Operation::Configure))?;
-        let allocator = Self::register(&self.shared, &name, settings)?;
+        let info = info.map_err(|error| error.of(&name).during(Operation::Configure))?;
+        self.opened(&name, settings, held, &info)
+    }
+
+    /// Opens a sequence that was just read from the store; a missing one is created.
+    pub(super) async fn open_found(
+        self,
+        held: Option<Identity>,
+        found: Result<Option<SequenceInfo>>,
+    ) -> Result<Allocator<T>> {
+        let Some(info) = found.map_err(|error| error.during(Operation::Configure))? else {
+            return self.open().await;
+        };
+        let (name, settings) = self.checked()?;
+        self.opened(&name, settings, held, &info)
+    }
+
+    /// Returns the allocator of a stored sequence. `held` is the identity of the ids in memory, if any, as of
+    /// before the sequence was read.
+    fn opened(
+        &self,
+        name: &SequenceName,
+        settings: Settings,
+        held: Option<Identity>,
+        info: &SequenceInfo,
+    ) -> Result<Allocator<T>> {
+        agrees::<T>(info, self.start, self.max)
+            .map_err(|error| error.of(name).during(Operation::Configure))?;
+        let allocator = Self::register(&self.shared, name, settings)?;
         allocator.core().stats.meet_with(info.bounds);
         if held.is_some_and(|held| held != info.identity) {
             drop_all_of(held, allocator.core());

@@ -5,6 +5,7 @@ mod blocking;
 mod builder;
 mod health;
 mod max_age;
+mod open_all;
 mod start;
 mod threads;
 

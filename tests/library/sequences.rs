@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use idmill::store::{Capabilities, Grant, Reserve, Store, StoreFuture};
+use idmill::store::{Bounds, Capabilities, Grant, Reserve, Store, StoreFuture};
 use idmill::{Error, ErrorKind, Order, Result, Sequences, SequencesBuilder};
 use idmill_testing::faulty::{Faults, FaultyStore};
 use idmill_testing::hooked::{Hooked, Hooks};
@@ -72,6 +72,30 @@ async fn idle_sequences_are_evicted_and_opened_again() {
     assert_eq!(kept.try_next().unwrap(), 2);
     let back = ids.sequence::<u64>("passing-7").step(10).lazy().unwrap();
     assert_eq!(back.next().await.unwrap(), 2, "the ids of the evicted sequence went back");
+}
+
+#[tokio::test]
+async fn many_sequences_are_opened_in_few_calls() {
+    let store = FaultyStore::new();
+    let ids = builder(&store).start().unwrap();
+    let name = |n: u64| format!("tenant-{n}");
+    for n in 0..500 {
+        let bounds = Bounds::new(n + 1, 1_000).unwrap();
+        store.create(&name(n).parse().unwrap(), bounds).await.unwrap();
+    }
+    let before = store.requests();
+    // The last one does not exist yet.
+    let all = ids.open_all::<u64>((0..=500).map(name), |one| one.step(10)).await.unwrap();
+    assert_eq!(all.len(), 501);
+    assert!(store.requests() - before < 510, "{}", store.requests() - before);
+    for (n, one) in (1..).zip(&all[..500]) {
+        assert_eq!(one.next().await.unwrap(), n);
+    }
+    assert_eq!(all[500].next().await.unwrap(), 1);
+    let error = ids.open_all::<u64>(["fine", "not fine\n"], |one| one).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    let error = ids.open_all::<u64>([name(7)], |one| one.start(1).step(10)).await.unwrap_err();
+    assert_eq!((error.kind(), error.sequence()), (ErrorKind::Conflict, Some("tenant-7")));
 }
 
 #[tokio::test]

@@ -67,6 +67,11 @@ impl Client {
         answer.map_err(|_| Stop::Failed(format!("give_back: no answer within {:?}", self.timeout)))
     }
 
+    pub(super) async fn give_back_many(&self, backs: &[GiveBack]) -> Outcome<Vec<Result<bool>>> {
+        let answer = timeout(self.timeout, self.store.give_back_many(backs)).await;
+        answer.map_err(|_| Stop::Failed(format!("give_back_many: no answer within {:?}", self.timeout)))
+    }
+
     pub(super) async fn reserve_many(&self, requests: &[Reserve]) -> Outcome<Vec<Result<Grant>>> {
         let answer = timeout(self.timeout, self.store.reserve_many(requests)).await;
         answer.map_err(|_| Stop::Failed(format!("reserve_many: no answer within {:?}", self.timeout)))

@@ -65,7 +65,7 @@ fn absent(name: &SequenceName) -> Error {
 
 impl Store for Existing {
     idmill::store_calls!(|this| this.0 =>
-        capabilities give_back inspect inspect_many list set remove server record swap_record
+        capabilities give_back give_back_many inspect inspect_many list set remove server record swap_record
         list_records);
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {

@@ -33,5 +33,5 @@ pub(crate) use executor::{must_be_alone, must_be_within};
 pub use executor::{Answer, Executor, Row, Statement, Timeout, Value};
 pub use fault::{EngineError, Fault};
 pub use idmill_kit::{Asked, chain};
-pub use store::{Dialect, Pool, SqlStore, Witnesses, each_of};
+pub use store::{Dialect, Pool, SqlStore, Witnesses, all_of, each_of};
 pub use transaction::{Awaited, Blocking, Draws, FailsOver, InTransaction, Library, at_once};

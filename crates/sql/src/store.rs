@@ -93,6 +93,7 @@ calls! {
     Write try_reserve: reserve(request: &Reserve) -> Grant;
     Write try_reserve_many: reserve_many(requests: &[Reserve]) -> Vec<Result<Grant>>;
     Write try_give_back: give_back(back: &GiveBack) -> bool;
+    Write try_give_back_many: give_back_many(backs: &[GiveBack]) -> Vec<bool>;
     Write try_create: create(name: &SequenceName, bounds: Bounds) -> SequenceInfo;
     Read try_inspect: inspect(name: &SequenceName) -> Option<SequenceInfo>;
     Read try_list: list(page: &Page) -> Listing;
@@ -127,9 +128,33 @@ impl<P: Pool, D: Dialect<P::Session> + Witnesses<P::Session> + fmt::Debug> Store
         })
     }
 
+    fn give_back_many<'a>(&'a self, backs: &'a [GiveBack]) -> StoreFuture<'a, Vec<Result<bool>>> {
+        Box::pin(async move {
+            if D::CAPABILITIES.batches {
+                return all_of(backs, self.try_give_back_many(backs).await);
+            }
+            let mut taken = Vec::with_capacity(backs.len());
+            for back in backs {
+                taken.push(self.give_back(back).await);
+            }
+            taken
+        })
+    }
+
     idmill::store_calls!(
         reserve give_back create inspect list set remove server record swap_record list_records
     );
+}
+
+/// Returns one outcome per rest, with the sequence's name in errors.
+pub fn all_of(backs: &[GiveBack], taken: Result<Vec<bool>>) -> Vec<Result<bool>> {
+    match taken {
+        Ok(taken) => taken.into_iter().map(Ok).collect(),
+        Err(error) => {
+            let named = |back: &GiveBack| Err(error.clone().of(&back.name).during(Operation::GiveBack));
+            backs.iter().map(named).collect()
+        }
+    }
 }
 
 /// Returns one outcome per request, with the sequence's name in errors. A failure of the whole

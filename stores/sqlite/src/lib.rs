@@ -38,7 +38,7 @@ use idmill::store::{
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use idmill_kit::Scheme;
 use idmill_sql::sqlite::{Calls, Session};
-use idmill_sql::{Asked, Dialect, Witnesses, at_once, each_of};
+use idmill_sql::{Asked, Dialect, Witnesses, all_of, at_once, each_of};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::task::JoinError;
@@ -151,6 +151,7 @@ macro_rules! calls {
 calls! {
     Write try_reserve_many: reserve_many(&requests: [Reserve]) -> Vec<Result<Grant>>;
     Write try_give_back: give_back(&back: GiveBack) -> bool;
+    Write try_give_back_many: give_back_many(&backs: [GiveBack]) -> Vec<bool>;
     Write try_create: create(&name: SequenceName, bounds: Bounds) -> SequenceInfo;
     Read try_inspect: inspect(&name: SequenceName) -> Option<SequenceInfo>;
     Read try_list: list(&page: Page) -> Listing;
@@ -174,6 +175,10 @@ impl Store for SqliteStore {
 
     fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
         Box::pin(async move { each_of(requests, self.try_reserve_many(requests).await) })
+    }
+
+    fn give_back_many<'a>(&'a self, backs: &'a [GiveBack]) -> StoreFuture<'a, Vec<Result<bool>>> {
+        Box::pin(async move { all_of(backs, self.try_give_back_many(backs).await) })
     }
 
     idmill::store_calls!(give_back create inspect list set remove record swap_record list_records);

@@ -77,7 +77,7 @@ pub(super) fn elsewhere(what: &str, backend: DbBackend) -> Error {
 
 impl Store for PostgresStore {
     idmill::store_calls!(|this| this.0 =>
-        capabilities reserve reserve_many give_back create inspect inspect_many list set remove
+        capabilities reserve reserve_many give_back give_back_many create inspect inspect_many list set remove
         server record swap_record list_records);
 }
 

@@ -58,6 +58,6 @@ impl PostgresStore {
 
 impl Store for PostgresStore {
     idmill::store_calls!(|this| this.0 =>
-        capabilities reserve reserve_many give_back create inspect list set remove
+        capabilities reserve reserve_many give_back give_back_many create inspect list set remove
         server record swap_record list_records);
 }

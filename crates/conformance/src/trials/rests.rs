@@ -54,7 +54,30 @@ pub(super) async fn rests_are_granted_again(context: Arc<Context>) -> Outcome {
     client.create(&name, idmill::store::Bounds::new(last - LEN + 1, last)?).await??;
     let back = rest(&name, granted(&context, &client, &name).await?, 1);
     check!(client.give_back(&back).await??, "the last ids of a sequence were not taken back");
-    next_is(&other.look(&name).await?, last - LEN + 2, "after the last ids were taken back")
+    next_is(&other.look(&name).await?, last - LEN + 2, "after the last ids were taken back")?;
+    several_are_granted_again(&context, &client).await
+}
+
+/// Gives back rests of three sequences in one call. The second one is not at the end of its sequence.
+async fn several_are_granted_again(context: &Context, client: &Client) -> Outcome {
+    let (mut backs, mut expected) = (Vec::new(), Vec::new());
+    for (kept, of) in [(3, "several-1"), (4, "several-2"), (5, "several-3")] {
+        let name = context.name(of);
+        let grant = granted(context, client, &name).await?;
+        backs.push(rest(&name, grant, kept));
+        expected.push(grant.range.start() + kept);
+    }
+    let later = granted(context, client, &backs[1].name).await?;
+    expected[1] = later.range.start() + LEN;
+    let taken = client.give_back_many(&backs).await?.into_iter().collect::<Result<Vec<_>, _>>()?;
+    check!(
+        taken == [true, false, true],
+        "of three rests, {taken:?} were taken back, not the first and the last"
+    );
+    for (back, next) in backs.iter().zip(expected) {
+        next_is(&client.look(&back.name).await?, next, "after rests of several sequences were taken back")?;
+    }
+    Ok(())
 }
 
 /// Checks that the give-back is refused, and changes nothing.

@@ -112,6 +112,10 @@ impl<E: Executor + Send> Dialect<E> for Calls {
         ))
     }
 
+    async fn give_back_many(&self, _: &mut E, _: &[GiveBack]) -> Result<Vec<bool>> {
+        Err(Error::new(ErrorKind::Unsupported, "batches are not supported: give back one rest at a time"))
+    }
+
     async fn give_back(&self, executor: &mut E, back: &GiveBack) -> Result<bool> {
         self.writing::<E>()?;
         Ok(write(executor, &self.table.give_back(back, self.history)).await?.changed == 1)

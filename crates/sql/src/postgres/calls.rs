@@ -1,5 +1,6 @@
 //! The calls of a store, over any executor.
 
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use idmill::store::{
@@ -237,6 +238,23 @@ impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
         let GiveBack { name, identity, rest, .. } = back;
         let values = asks(&[name, &identity.incarnation, &identity.epoch, &rest.start(), &rest.end()]);
         self.wrote(executor, Statement::write(table.give_back(self.history), values)).await
+    }
+
+    async fn give_back_many(&self, executor: &mut E, backs: &[GiveBack]) -> Result<Vec<bool>> {
+        let table = self.writing::<E>()?;
+        let texts = |text: fn(&GiveBack) -> String| Value::Texts(backs.iter().map(text).collect());
+        let values = [
+            texts(|back| back.name.to_string()),
+            texts(|back| back.identity.incarnation.to_string()),
+            texts(|back| back.identity.epoch.to_string()),
+            texts(|back| back.rest.start().to_string()),
+            texts(|back| back.rest.end().to_string()),
+            Value::Timeout,
+        ];
+        let rows = self.write(executor, Statement::write(table.give_back_many(self.history), values)).await?;
+        let mut taken: HashSet<_> = rows.iter().map(rows::name).collect();
+        // A row is updated once: if a name occurs twice, the second rest counts as a gap.
+        Ok(backs.iter().map(|back| !back.rest.is_empty() && taken.remove(back.name.as_str())).collect())
     }
 
     async fn create(&self, executor: &mut E, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {

@@ -210,6 +210,25 @@ impl Table {
         )
     }
 
+    /// Like [`give_back`](Self::give_back), for several rows. Parameters: names, incarnations, epochs, starts
+    /// and ends of the ranges, lock timeout. Locks are taken in the order of the names. A row that another
+    /// transaction holds is not changed: later ids are probably being reserved.
+    pub(super) fn give_back_many(&self, history: History) -> String {
+        let table = self.sql();
+        format!(
+            "{}, asked AS (SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::numeric[], $5::numeric[]) \
+             AS a(name, incarnation, epoch, first, past) WHERE first < past), \
+             locked AS (SELECT asked.*, session.durable \
+             FROM session, asked JOIN {table} AS l ON l.name = asked.name COLLATE \"C\" ORDER BY l.name FOR UPDATE OF l SKIP LOCKED) \
+             UPDATE {table} AS s SET next = locked.first FROM session, locked \
+             WHERE s.name = locked.name AND s.incarnation = locked.incarnation AND s.epoch = locked.epoch \
+             AND s.next = locked.past AND s.start <= locked.first AND s.format = {FORMAT}{} \
+             RETURNING {ROW}, locked.durable, txid_current()::text AS xid",
+            session(false, 6, &history.column()),
+            history.holds()
+        )
+    }
+
     /// Removes a row. Parameters: name, lock timeout.
     pub(super) fn delete(&self) -> String {
         format!(

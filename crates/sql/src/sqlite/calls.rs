@@ -47,17 +47,21 @@ impl<E: Executor + Send> Dialect<Session<E>> for Calls {
     }
 
     async fn give_back(&self, session: &mut Session<E>, back: &GiveBack) -> Result<bool> {
+        let taken = self.give_back_many(session, std::slice::from_ref(back)).await?;
+        Ok(taken == [true])
+    }
+
+    /// In one transaction, which waits for the disk once.
+    async fn give_back_many(&self, session: &mut Session<E>, backs: &[GiveBack]) -> Result<Vec<bool>> {
         session.begin().await?;
-        let outcome = async {
-            let Some(mut info) = session.stored(&back.name).await? else { return Ok(false) };
-            let taken = info.take_back(back);
-            if taken {
-                session.write(session.table.update(&info)).await?;
+        let mut taken = Vec::with_capacity(backs.len());
+        for back in backs {
+            match session.take_back(back).await {
+                Ok(is_taken) => taken.push(is_taken),
+                Err(error) => return session.end(Err(error)).await,
             }
-            Ok(taken)
-        };
-        let outcome = outcome.await;
-        session.end(outcome).await
+        }
+        session.end(Ok(taken)).await
     }
 
     async fn create(
@@ -116,6 +120,15 @@ impl<E: Executor + Send> Dialect<Session<E>> for Calls {
 impl<E: Executor> Session<E> {
     async fn stored(&mut self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
         select(&mut self.db, &self.table, name).await.map_err(in_transaction)?
+    }
+
+    async fn take_back(&mut self, back: &GiveBack) -> Result<bool> {
+        let Some(mut info) = self.stored(&back.name).await? else { return Ok(false) };
+        let taken = info.take_back(back);
+        if taken {
+            self.write(self.table.update(&info)).await?;
+        }
+        Ok(taken)
     }
 
     pub(super) async fn write(&mut self, statement: Statement<'_>) -> Result<()> {
