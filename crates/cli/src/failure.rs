@@ -106,12 +106,6 @@ impl Failure {
         Self(Box::new(Report { kind, status: "permanent", exit_code, message, ..Report::default() }))
     }
 
-    /// Returns whether a retry of the same call can succeed.
-    #[cfg(feature = "serve")]
-    pub(crate) fn may_pass(&self) -> bool {
-        self.0.status != Status::Permanent.as_str()
-    }
-
     /// Returns whether the failure is of this kind.
     pub(crate) fn is(&self, kind: ErrorKind) -> bool {
         self.0.kind == kind.as_str()

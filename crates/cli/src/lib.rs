@@ -19,6 +19,7 @@ mod opening;
 mod output;
 mod planning;
 mod plot;
+mod retrying;
 mod suggest;
 
 use std::future::pending;

@@ -4,15 +4,16 @@ use std::path::absolute;
 use std::sync::Arc;
 use std::time::Duration;
 
+use idmill::Error;
 use idmill::store::{Durability, Store};
 use idmill_guard::Witness;
-use idmill_kit::CONNECT_TIMEOUT;
 use idmill_sqlite::SqliteOptions;
 use idmill_url::StoreUrl;
 use tempfile::TempDir;
 
 use crate::args::Global;
 use crate::failure::{Failure, Outcome, quoted};
+use crate::retrying::{Effect, Retrying, after, retry, until};
 use crate::{output, suggest};
 
 const VARIABLE: &str = "IDMILL_STORE";
@@ -21,26 +22,34 @@ const EXISTING: &str = "IDMILL_EXISTING";
 const DEFAULT: &str = "sqlite:idmill.db";
 
 /// Opens the store for a command that draws ids or creates a sequence. A missing store is created, and a note
-/// on stderr reports a new file.
+/// on stderr reports a new file. This and the calls of the store are retried.
 pub(crate) async fn create(global: &Global, within: Duration) -> Outcome<Arc<dyn Store>> {
-    let url = url(global)?;
-    let missing = url.file().filter(|file| !file.exists()).map(ToOwned::to_owned);
-    let store = lasting(&url, within).await?;
-    if let Some(file) = missing {
-        let place = absolute(&file).unwrap_or(file);
-        output::note(global.json, &format!("created the store {url} ({})", place.display()));
-    }
-    Ok(store)
+    creating(global, async |url| retried(global, url, within).await).await
 }
 
-/// Opens the store for a command that reads or changes it. Does not create the store.
-pub(crate) async fn existing(global: &Global) -> Outcome<Arc<dyn Store>> {
-    lasting(&url(global)?.existing(), CONNECT_TIMEOUT).await
+/// Opens the store for a server, which is created if it is missing. Only this is retried.
+#[cfg(feature = "serve")]
+pub(crate) async fn to_serve(global: &Global, within: Duration) -> Outcome<Arc<dyn Store>> {
+    let report =
+        |error: &Error| tracing::warn!("the store is unreachable; retrying for {within:?}: {error}");
+    creating(global, async |url| lasting(url, within, report).await).await
+}
+
+/// Opens the store for a command that reads or changes it. Does not create the store. This and the calls of
+/// the store are retried.
+pub(crate) async fn existing(global: &Global, within: Duration) -> Outcome<Arc<dyn Store>> {
+    retried(global, &url(global)?.existing(), within).await
 }
 
 /// Opens the store for draws from existing sequences. Neither the store nor a sequence is created.
 pub(crate) async fn existing_sequences(global: &Global, within: Duration) -> Outcome<Arc<dyn Store>> {
-    lasting(&url(global)?.existing_sequences(), within).await
+    retried(global, &url(global)?.existing_sequences(), within).await
+}
+
+/// Opens the store for a command that checks it, and reports each error.
+pub(crate) async fn unretried(global: &Global) -> Outcome<Arc<dyn Store>> {
+    let url = url(global)?.existing();
+    must_last(&url, url.connect().await?)
 }
 
 /// Returns whether sequences must exist: from the flag, or else from the environment.
@@ -138,8 +147,40 @@ fn misspelled(global: &Global, url: &str, error: idmill::Error) -> Failure {
     }
 }
 
-async fn lasting(url: &StoreUrl, within: Duration) -> Outcome<Arc<dyn Store>> {
-    let store = url.connect_within(within).await?;
+/// Opens a store with `open`, and reports a new file.
+async fn creating(
+    global: &Global,
+    open: impl AsyncFnOnce(&StoreUrl) -> Outcome<Arc<dyn Store>>,
+) -> Outcome<Arc<dyn Store>> {
+    let url = url(global)?;
+    let missing = url.file().filter(|file| !file.exists()).map(ToOwned::to_owned);
+    let store = open(&url).await?;
+    if let Some(file) = missing {
+        let place = absolute(&file).unwrap_or(file);
+        output::note(global.json, &format!("created the store {url} ({})", place.display()));
+    }
+    Ok(store)
+}
+
+/// Opens a store, and returns it with retries of its calls: each within the time that is left.
+async fn retried(global: &Global, url: &StoreUrl, within: Duration) -> Outcome<Arc<dyn Store>> {
+    let end = after(within);
+    let report = |error: &Error| {
+        output::note(global.json, &format!("the store is unreachable; retrying for {within:?}: {error}"));
+    };
+    let store = lasting(url, within, report).await?;
+    Ok(Retrying::of(store, until(end)))
+}
+
+async fn lasting(url: &StoreUrl, within: Duration, report: impl FnOnce(&Error)) -> Outcome<Arc<dyn Store>> {
+    let end = after(within);
+    // Each attempt may take the time that is left.
+    let store = retry(Effect::Idempotent, end, report, || url.connect_within(until(end))).await?;
+    must_last(url, store)
+}
+
+/// Rejects a store whose sequences end with this process.
+fn must_last(url: &StoreUrl, store: Arc<dyn Store>) -> Outcome<Arc<dyn Store>> {
     // A store on a server is accepted: `durability=process` in its URL confirms that the loss is intended.
     if url.scheme() == "memory" && store.capabilities().durability == Durability::Process {
         let message = format!(

@@ -324,17 +324,23 @@ pub(crate) struct Next {
     /// run, ids always grow.
     #[arg(long, value_name = "ORDER", default_value = "process", value_parser = order)]
     pub(crate) order: Order,
-    /// How long to retry while the store is busy or unreachable
-    ///
-    /// Includes the time to connect.
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
-    pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) within: Within,
     /// Format of the ids, such as 'base62|prefix(u_)' [default: decimal]
     ///
     /// `idmill encode --help` lists the formats; `idmill decode` reads the ids back. With --json, each line
     /// is an object with the fields `id` and `text`.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<String>,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Within {
+    /// How long to retry while the store is busy or unreachable
+    ///
+    /// Includes the time to connect. A change with an unknown outcome is not retried.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub(crate) timeout: Duration,
 }
 
 #[derive(Args, Debug)]
@@ -414,6 +420,8 @@ pub(crate) struct Create {
     /// Succeed if the sequence exists and matches --start and --max, if given
     #[arg(long)]
     pub(crate) if_not_exists: bool,
+    #[command(flatten)]
+    pub(crate) within: Within,
 }
 
 #[derive(Args, Debug)]
@@ -427,6 +435,8 @@ pub(crate) struct List {
     /// Print all columns
     #[arg(long)]
     pub(crate) wide: bool,
+    #[command(flatten)]
+    pub(crate) within: Within,
 }
 
 #[derive(Args, Debug)]
@@ -434,6 +444,8 @@ pub(crate) struct Named {
     /// Name of the sequence
     #[arg(value_parser = sequence)]
     pub(crate) name: SequenceName,
+    #[command(flatten)]
+    pub(crate) within: Within,
 }
 
 #[derive(Args, Debug)]
@@ -454,6 +466,8 @@ pub(crate) struct Set {
     /// Confirm that ids will be handed out again
     #[arg(long, requires = "backwards")]
     pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) within: Within,
 }
 
 #[derive(Args, Debug)]
@@ -470,6 +484,8 @@ pub(crate) struct Remove {
     /// witness.
     #[arg(long)]
     pub(crate) forget: bool,
+    #[command(flatten)]
+    pub(crate) within: Within,
 }
 
 #[derive(Args, Debug)]
@@ -483,6 +499,8 @@ pub(crate) struct Export {
     /// Write to this file, replaced only when complete [default: stdout]
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) within: Within,
 }
 
 #[derive(Args, Debug)]
@@ -496,4 +514,6 @@ pub(crate) struct Import {
     /// Skip lines that cannot be read
     #[arg(long)]
     pub(crate) keep_going: bool,
+    #[command(flatten)]
+    pub(crate) within: Within,
 }

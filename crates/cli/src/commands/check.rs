@@ -37,7 +37,7 @@ struct Tried {
 }
 
 pub(super) async fn run(global: &Global, args: &Check) -> Outcome {
-    let store = opening::existing(global).await?;
+    let store = opening::unretried(global).await?;
     // The name is random, so that no other sequence is affected.
     let name = SequenceName::new(&format!("idmill-check-{:016x}", fastrand::u64(..)))?;
     let operations = all(&*store, &name, args.samples).await;

@@ -14,7 +14,7 @@ use crate::failure::{Failure, Outcome};
 use crate::{opening, output};
 
 pub(super) async fn run(global: &Global, args: &Export) -> Outcome {
-    let store = opening::existing(global).await?;
+    let store = opening::existing(global, args.within.timeout).await?;
     let mut out = Out::new(args.output.as_deref())?;
     let outcome = if args.names.is_empty() {
         all(&*store, args.prefix.as_deref().unwrap_or_default(), &mut out, global.json).await

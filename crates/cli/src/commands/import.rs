@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use idmill::store::{MemoryStore, SequenceInfo, Store};
 use idmill::{Error, ErrorKind};
-use idmill_kit::{CONNECT_TIMEOUT, create_at, raise};
+use idmill_kit::{create_at, raise};
 use serde::Serialize;
 use serde_json::json;
 
@@ -63,9 +63,9 @@ pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
 /// store.
 async fn open(global: &Global, args: &Import) -> Outcome<Arc<dyn Store>> {
     if !args.dry_run {
-        return opening::create(global, CONNECT_TIMEOUT).await;
+        return opening::create(global, args.within.timeout).await;
     }
-    match opening::existing(global).await {
+    match opening::existing(global, args.within.timeout).await {
         Err(failure) if failure.is(ErrorKind::NotFound) => Ok(Arc::new(MemoryStore::new())),
         outcome => outcome,
     }

@@ -10,7 +10,7 @@ use crate::opening;
 use crate::output::{self, Sequence, SequenceTable};
 
 pub(super) async fn run(global: &Global, args: &List) -> Outcome {
-    let store = opening::existing(global).await?;
+    let store = opening::existing(global, args.within.timeout).await?;
     let limit = args.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let page = Page::of(args.prefix.clone().unwrap_or_default()).limit(limit.clamp(1, Page::LIMIT));
     let mut pages = Pages::new(&*store, page);

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::Store;
-use idmill::{Allocator, Error, ErrorKind, Ranges, Sequences, Status};
+use idmill::{Allocator, Error, ErrorKind, Ranges, Sequences};
 use indicatif::ProgressBar;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::absent;
 use crate::args::{Global, Next};
 use crate::failure::{Failure, Outcome, quoted};
 use crate::formatted::{Line, Lines, unwritten};
+use crate::retrying::{after, until};
 use crate::{opening, output, suggest};
 
 /// Maximum number of ids per `take`. The limit bounds the waste if the reader closes stdout early, and lets
@@ -22,8 +23,6 @@ const AT_ONCE: u64 = 100_000;
 const MARGIN: Duration = Duration::from_millis(250);
 /// Minimum time for closing the store, even if the timeout has passed.
 const CLOSING: Duration = Duration::from_secs(2);
-/// A time that is longer than any command runs.
-const FAR: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 pub(super) async fn run(global: &Global, args: &Next) -> Outcome {
     args.bounds.check()?;
@@ -32,12 +31,12 @@ pub(super) async fn run(global: &Global, args: &Next) -> Outcome {
         return Ok(());
     }
     // One deadline for connecting, inspecting and drawing the first ids.
-    let end = after(args.timeout);
+    let end = after(args.within.timeout);
     let url = opening::url(global)?;
     let store = if opening::requires_existing(args.existing)? {
-        opening::existing_sequences(global, args.timeout).await?
+        opening::existing_sequences(global, args.within.timeout).await?
     } else {
-        opening::create(global, args.timeout).await?
+        opening::create(global, args.within.timeout).await?
     };
     let sequences = Sequences::new(store.clone())?;
     // Wait a little longer: an error from `begin` has more details than this timeout.
@@ -53,14 +52,8 @@ pub(super) async fn run(global: &Global, args: &Next) -> Outcome {
     outcome
 }
 
-/// Returns the end of this time, or an instant far in the future on overflow.
-fn after(time: Duration) -> Instant {
-    let now = Instant::now();
-    now.checked_add(time).unwrap_or(now + FAR)
-}
-
 fn no_answer(args: &Next) -> idmill::Error {
-    let message = format!("the store did not answer within {:?}", args.timeout);
+    let message = format!("the store did not answer within {:?}", args.within.timeout);
     idmill::Error::new(ErrorKind::Deadline, message).of(&args.name)
 }
 
@@ -79,9 +72,9 @@ async fn begin(
     end: Instant,
     global: &Global,
 ) -> idmill::Result<(Allocator, Got)> {
-    let is_new = is_new(&**store, args, end).await?;
+    let is_new = store.inspect(&args.name).await?.is_none();
     // Pass the remaining time, so that the draw itself times out and reports the store's last error.
-    let ids = open(sequences, args, is_new, end.saturating_duration_since(Instant::now())).await?;
+    let ids = open(sequences, args, is_new, until(end)).await?;
     let first = get(&ids, args.count.min(at_once(args))).await?;
     if is_new {
         output::note(global.json, &announcement(&**store, args).await);
@@ -93,25 +86,6 @@ async fn begin(
 /// range of its own size.
 fn at_once(args: &Next) -> u64 {
     args.step.map_or(AT_ONCE, |step| step.min(AT_ONCE))
-}
-
-/// Returns whether the sequence does not exist yet. Transient errors are retried, as for draws.
-async fn is_new(store: &dyn Store, args: &Next, end: Instant) -> idmill::Result<bool> {
-    let (mut pause, mut last) = (Duration::from_millis(20), None);
-    loop {
-        let Ok(found) = timeout_at(end, store.inspect(&args.name)).await else {
-            return Err(last.unwrap_or_else(|| no_answer(args)));
-        };
-        match found {
-            Ok(found) => return Ok(found.is_none()),
-            // A read changes nothing, so it is also retried after an unknown outcome.
-            Err(error) if error.status() == Status::Permanent => return Err(error),
-            Err(error) if Instant::now() + pause >= end => return Err(error),
-            Err(error) => last = Some(error),
-        }
-        sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(1));
-    }
 }
 
 async fn announcement(store: &dyn Store, args: &Next) -> String {

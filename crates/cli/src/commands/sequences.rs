@@ -3,18 +3,17 @@
 use idmill::store::{Change, SequenceInfo, Store, not_found};
 use idmill::{ErrorKind, Operation, SequenceName};
 use idmill_guard as guard;
-use idmill_kit::CONNECT_TIMEOUT;
 use serde_json::json;
 
 use super::inspect;
-use crate::args::{Create, Global, Named, Remove, Set};
+use crate::args::{Create, Global, Named, Remove, Set, Within};
 use crate::failure::{Failure, Outcome, quoted};
 use crate::opening;
 use crate::output::{self, Sequence};
 
 pub(super) async fn create(global: &Global, args: &Create) -> Outcome {
     let bounds = args.bounds.check()?;
-    let store = opening::create(global, CONNECT_TIMEOUT).await?;
+    let store = opening::create(global, args.within.timeout).await?;
     let info = match store.create(&args.name, bounds).await {
         Err(error) if args.if_not_exists && error.kind() == ErrorKind::AlreadyExists => {
             let found = inspect(&*store, &args.name).await?;
@@ -27,14 +26,14 @@ pub(super) async fn create(global: &Global, args: &Create) -> Outcome {
 }
 
 pub(super) async fn show(global: &Global, args: &Named) -> Outcome {
-    let store = opening::existing(global).await?;
+    let store = opening::existing(global, args.within.timeout).await?;
     let found = Sequence::from(&inspect(&*store, &args.name).await?);
     output::result(global.json, &found, output::sequence)
 }
 
 pub(super) async fn set(global: &Global, args: &Set) -> Outcome {
     let change = Change::new().next(args.next).max(args.max).backwards(args.backwards);
-    changed(global, &args.name, change, |before| repetition(args, before)).await
+    changed(global, &args.name, args.within, change, |before| repetition(args, before)).await
 }
 
 /// Rejects `--backwards` without `--yes` if ids would repeat, and reports these ids.
@@ -53,17 +52,18 @@ fn repetition(args: &Set, before: &SequenceInfo) -> Outcome {
 
 /// Makes every process drop its ids in memory.
 pub(super) async fn revoke(global: &Global, args: &Named) -> Outcome {
-    changed(global, &args.name, Change::new().revoke(true), |_| Ok(())).await
+    changed(global, &args.name, args.within, Change::new().revoke(true), |_| Ok(())).await
 }
 
 /// Changes a sequence if `allowed` accepts its state, and prints it before and after.
 async fn changed(
     global: &Global,
     name: &SequenceName,
+    within: Within,
     change: Change,
     allowed: impl Fn(&SequenceInfo) -> Outcome,
 ) -> Outcome {
-    let store = opening::existing(global).await?;
+    let store = opening::existing(global, within.timeout).await?;
     let before = inspect(&*store, name).await?;
     allowed(&before)?;
     // Change only the sequence that was read, and not a sequence that has replaced it since then.
@@ -79,7 +79,7 @@ pub(super) async fn remove(global: &Global, args: &Remove) -> Outcome {
         let message = "`--forget` requires a guard, and none is set";
         return Err(Failure::usage(message).hint("set `--guard` or `IDMILL_GUARD`, or drop `--forget`"));
     }
-    let store = opening::existing(global).await?;
+    let store = opening::existing(global, args.within.timeout).await?;
     let found = match inspect(&*store, &args.name).await {
         Err(absent) if absent.is(ErrorKind::NotFound) && args.yes => {
             return tell_the_witness(global, &*store, args, absent).await;

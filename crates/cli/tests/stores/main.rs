@@ -6,6 +6,7 @@ mod doctor;
 mod guard;
 mod migrate;
 mod remedies;
+mod retries;
 
 use common::{Place, Ran};
 use idmill_testing::engines::Engine;
@@ -313,9 +314,10 @@ impl Case {
             Down::Store | Down::Never => (user.url.replace("timeout=30s", "timeout=2s"), "4s"),
         };
         let next = ["next", "orders", "--timeout", timeout];
+        let (list, show) = (["list", "--timeout", timeout], ["show", "orders", "--timeout", timeout]);
         let mut commands = vec![&next[..]];
         if self.down == Down::Store {
-            commands.extend([&["list"][..], &["show", "orders"], &["check"], &["bench", "-n", "1"]]);
+            commands.extend([&list[..], &show, &["check"], &["bench", "-n", "1"]]);
         }
         for args in commands {
             for json in [&[][..], &["--json"]] {

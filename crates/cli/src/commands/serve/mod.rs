@@ -32,7 +32,7 @@ use idmill::store::Store;
 use idmill_kit::{CONNECT_TIMEOUT, Existing};
 use idmill_server::Server;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use tokio::time::{Instant, interval, sleep};
+use tokio::time::interval;
 
 use crate::args::{Global, Serve};
 use crate::failure::{Failure, Outcome};
@@ -47,8 +47,6 @@ const IDLE: Duration = Duration::from_secs(600);
 const UPKEEP: Duration = Duration::from_secs(5);
 /// How long an unreachable store is retried at startup.
 const REACHED_WITHIN: Duration = CONNECT_TIMEOUT;
-/// Pause between two attempts to open the store.
-const RETRY: Duration = Duration::from_millis(500);
 /// The label of gaps from reserves with an unknown outcome.
 const UNKNOWN: &str = "reason=\"unknown\"";
 /// The label of gaps whose ids were drawn, and are therefore also counted as draws.
@@ -111,7 +109,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
 
 async fn bound(settings: &Settings, handed: Handed, metrics: PrometheusHandle) -> Outcome<Server> {
     let max_connections = limit::places(settings.max_connections);
-    let store = opened(&settings.global).await?;
+    let store = opening::to_serve(&settings.global, REACHED_WITHIN).await?;
     let administered = Sequences::new(store.clone())?;
     let drawn: Arc<dyn Store> = if settings.creates { store } else { Arc::new(Existing::of(store)) };
     let mut sequences = Sequences::builder(drawn).idle_eviction(IDLE);
@@ -142,28 +140,6 @@ async fn bound(settings: &Settings, handed: Handed, metrics: PrometheusHandle) -
         (None, None) => server,
     };
     Ok(traces::adopt(server).bind().await?)
-}
-
-/// Opens the store, and retries transient failures for [`REACHED_WITHIN`].
-async fn opened(global: &Global) -> Outcome<Arc<dyn Store>> {
-    let (end, mut reported) = (Instant::now() + REACHED_WITHIN, false);
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let failure = match opening::create(global, left).await {
-            Ok(store) => return Ok(store),
-            Err(failure) => failure,
-        };
-        if !failure.may_pass() || Instant::now() + RETRY >= end {
-            return Err(failure);
-        }
-        if !std::mem::replace(&mut reported, true) {
-            tracing::warn!(
-                "the store is unreachable; retrying for {REACHED_WITHIN:?}: {}",
-                failure.message()
-            );
-        }
-        sleep(RETRY).await;
-    }
 }
 
 fn recorder() -> Outcome<PrometheusHandle> {
