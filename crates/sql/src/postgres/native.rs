@@ -117,20 +117,29 @@ impl NativeState {
     /// Rejects a sequence that could return duplicate ids, ids out of order, or values that cannot be ids.
     ///
     /// # Errors
-    /// [`Conflict`](ErrorKind::Conflict), with the statement that fixes the sequence, unless it is temporary.
+    /// [`Conflict`](ErrorKind::Conflict), with the statements that fix the sequence, unless it is temporary.
     pub fn check(&self) -> Result<()> {
-        let alter = match self {
-            _ if self.persistence == "t" => "it is temporary: each session has its own",
-            _ if self.persistence != "p" => "it is unlogged: a crash resets it; ALTER SEQUENCE … SET LOGGED",
-            _ if self.cycles => "it restarts at its end; ALTER SEQUENCE … NO CYCLE",
-            _ if self.increment < 1 => "it counts down; ALTER SEQUENCE … INCREMENT BY 1",
-            _ if self.cache != 1 => "it caches values, so ids are out of order; ALTER SEQUENCE … CACHE 1",
-            _ if self.first() < 0 || self.last < 0 => {
-                "it has negative values; ALTER SEQUENCE … MINVALUE 0 START 0 RESTART"
+        // The position of the sequence may be below an id in use, so the statement sets it.
+        let fix = |problem: &str, options: &str| {
+            format!("{problem}; ALTER SEQUENCE … {options}RESTART N, with N above every id in use")
+        };
+        let problem = match self {
+            _ if self.persistence == "t" => "it is temporary: each session has its own".to_owned(),
+            _ if self.persistence != "p" => {
+                fix("it is unlogged: a crash resets it; ALTER SEQUENCE … SET LOGGED", "")
             }
+            _ if self.cycles => fix("it restarts at its end", "NO CYCLE "),
+            _ if self.increment < 1 => {
+                fix("it counts down", "INCREMENT BY 1 NO MINVALUE NO MAXVALUE START N ")
+            }
+            // Sessions keep the values that they have cached: a restart could repeat them.
+            _ if self.cache != 1 => {
+                "it caches values, so ids are out of order; ALTER SEQUENCE … CACHE 1".to_owned()
+            }
+            _ if self.first() < 0 || self.last < 0 => fix("it has negative values", "MINVALUE 0 START N "),
             _ => return Ok(()),
         };
-        let message = format!("cannot draw from the sequence {:?}: {alter}", self.name);
+        let message = format!("cannot draw from the sequence {:?}: {problem}", self.name);
         Err(Error::new(ErrorKind::Conflict, message))
     }
 
