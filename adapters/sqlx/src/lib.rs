@@ -4,7 +4,7 @@
 //! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
 //! [crates.io](https://crates.io/crates/idmill-sqlx).
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
-#![cfg_attr(doctest, doc = include_str!("../../../README.md"))]
+#![cfg_attr(all(doctest, feature = "postgres"), doc = include_str!("../../../README.md"))]
 
 mod ids;
 #[cfg(feature = "postgres")]
