@@ -207,15 +207,22 @@ fn hint(error: &Error, message: &str) -> Option<String> {
     let name = error.sequence().map_or_else(|| "NAME".to_owned(), quoted);
     let connecting = error.operation() == Some(Operation::Connect);
     Some(match error.kind() {
-        ErrorKind::Exhausted => format!("`idmill set {name} --max N` raises the last id"),
+        ErrorKind::Exhausted => {
+            format!(
+                "`idmill set {name} --next N --max MAX` raises the last id, with N above every id in use"
+            )
+        }
         ErrorKind::NotFound if connecting && message.contains("the witness") => {
             "correct `--guard` or `IDMILL_GUARD`".to_owned()
         }
         ErrorKind::NotFound if connecting => {
-            "correct `--store` or `IDMILL_STORE`; `idmill create` creates a missing file or table, unless `mode=rw` is set".to_owned()
+            "correct `--store`; for a new store, unless `mode=rw` is set: `idmill create NAME --start N`, N above every id in use".to_owned()
         }
         ErrorKind::NotFound => {
-            format!("`idmill create {name}` creates the sequence; `idmill list` shows all sequences")
+            format!(
+                "`idmill list` shows all sequences; to create it, `idmill create {name} --start N`, with N above \
+                 every id in use"
+            )
         }
         ErrorKind::AlreadyExists => {
             format!("`idmill show {name}` shows the sequence; `idmill set {name}` changes it")

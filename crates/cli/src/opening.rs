@@ -30,8 +30,7 @@ pub(crate) async fn create(global: &Global, within: Duration) -> Outcome<Arc<dyn
 /// Opens the store for a server, which is created if it is missing. Only this is retried.
 #[cfg(feature = "serve")]
 pub(crate) async fn to_serve(global: &Global, within: Duration) -> Outcome<Arc<dyn Store>> {
-    let report =
-        |error: &Error| tracing::warn!("the store is unreachable; retrying for {within:?}: {error}");
+    let report = |error: &Error| tracing::warn!("the store is unreachable; retrying for {within:?}: {error}");
     creating(global, async |url| lasting(url, within, report).await).await
 }
 

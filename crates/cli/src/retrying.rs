@@ -146,7 +146,11 @@ mod tests {
             let begun = Instant::now();
             let (outcome, calls) = tried(effect, ErrorKind::Unavailable, u32::MAX).await;
             assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Unavailable);
-            assert!(calls > 30 && begun.elapsed() > Duration::from_secs(28), "{calls}, {:?}", begun.elapsed());
+            assert!(
+                calls > 30 && begun.elapsed() > Duration::from_secs(28),
+                "{calls}, {:?}",
+                begun.elapsed()
+            );
         }
     }
 

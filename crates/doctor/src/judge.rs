@@ -29,9 +29,14 @@ pub(super) struct Holders {
 }
 
 impl Holders {
-    /// Returns the largest id in all columns.
-    fn largest(&self, stored: &SequenceInfo) -> Option<u128> {
-        self.columns.iter().filter_map(|(_, largest)| largest.as_id(stored.reached())).max()
+    /// Returns the largest id in all columns. `reached` is as in [`Largest::as_id`].
+    fn largest(&self, reached: u128) -> Option<u128> {
+        self.columns.iter().filter_map(|(_, largest)| largest.as_id(reached)).max()
+    }
+
+    /// Returns the id above the largest one in all columns; 0 without ids.
+    fn above(&self, reached: u128) -> u128 {
+        self.largest(reached).map_or(0, |id| id + 1)
     }
 
     /// Returns the largest id that fits all columns and the type.
@@ -91,9 +96,16 @@ fn in_use(
     Some(about(&stored.name, FindingKind::InUse, asked, found, remedy))
 }
 
-/// Raises next and max above the ids in use, up to the limit of the narrowest column or type.
+/// Raises next and max above the ids in use, up to the limit of the narrowest column or type. Without a
+/// column, there is no command, because ids above max may be in use.
 fn widen(stored: &SequenceInfo, holders: &Holders) -> Remedy {
-    let (largest, max) = (holders.largest(stored), stored.bounds.max());
+    if holders.columns.is_empty() {
+        return Remedy::advice(format!(
+            "set `--check` to find the largest id; then `idmill set {} --next N --max MAX`, with N above it",
+            stored.name
+        ));
+    }
+    let (largest, max) = (holders.largest(stored.reached()), stored.bounds.max());
     let Some(used) = largest.map_or(Some(max), |largest| u64::try_from(largest.max(max.into())).ok()) else {
         return Remedy::advice(
             "no sequence can exceed 2^64 - 1: check the column's name, and find the program that wrote the \
@@ -141,7 +153,7 @@ pub(super) fn against(
              replaced",
             ledger.top()
         );
-        let remedy = recreate(name, ledger.top(), None, holders);
+        let remedy = recreate(name, ledger.top().max(holders.above(0)), None, holders);
         return Some(about(name, FindingKind::Missing, asked, found, remedy));
     };
     let (known, here) = (ledger.identity, stored.identity);
@@ -153,7 +165,9 @@ pub(super) fn against(
             known.incarnation,
             here.incarnation
         );
-        let remedy = recreate(name, ledger.top(), Some(stored.bounds), holders);
+        // Processes without the guard may have drawn from the sequence that the command removes.
+        let next = ledger.top().max(stored.reached()).max(holders.above(stored.reached()));
+        let remedy = recreate(name, next, Some(stored.bounds), holders);
         return Some(about(name, FindingKind::Replaced, asked, found, remedy));
     }
     if known.epoch > here.epoch {
@@ -171,7 +185,10 @@ pub(super) fn against(
             ledger.top(),
             next(stored)
         );
-        about(name, FindingKind::WentBack, asked, found, raise_to(stored, ledger.top()))
+        // A larger id than max is another finding: the sequence must not end because of it.
+        let used = Some(holders.above(stored.reached())).filter(|used| *used <= stored.bounds.max().into());
+        let top = ledger.top().max(used.unwrap_or(0));
+        about(name, FindingKind::WentBack, asked, found, raise_to(stored, top))
     });
     went_back.or_else(|| pending(name, ledger))
 }
@@ -183,8 +200,8 @@ fn pending(name: &SequenceName, ledger: &Ledger) -> Option<Finding> {
         Announced::Resetting { start } => (
             format!("a reset to {start}"),
             format!(
-                "repeat `idmill set {name} --next {start} --backwards --yes`, or do nothing to continue \
-                 without the reset"
+                "if no id from {start} on is in use, repeat `idmill set {name} --next {start} --backwards --yes`; \
+                 otherwise, do nothing"
             ),
         ),
         _ => (
@@ -229,8 +246,7 @@ fn recreate(name: &SequenceName, top: u128, bounds: Option<Bounds>, holders: &Ho
     match bounds.filter(|bounds| next > bounds.max()) {
         None => Remedy::Recreate { name: name.clone(), next, bounds },
         Some(bounds) => Remedy::advice(format!(
-            "ids below {next} were claimed, but max is {}: restore the store, or raise max (`idmill set \
-             --max`)",
+            "the next id is {next}, but max is {}: restore the store, or raise max (`idmill set --max`)",
             bounds.max()
         )),
     }
@@ -269,10 +285,8 @@ pub(super) fn unguarded(stored: &SequenceInfo) -> Option<Finding> {
 pub(super) fn exhausted(stored: &SequenceInfo, holders: &Holders) -> Option<Finding> {
     stored.next.is_none().then(|| {
         let max = stored.bounds.max();
-        let more = match holders.largest(stored) {
-            _ if holders.columns.is_empty() => {
-                "; no column was compared: set `--check` to compare the ids in use".to_owned()
-            }
+        let more = match holders.largest(stored.reached()) {
+            _ if holders.columns.is_empty() => "; no column was compared".to_owned(),
             Some(largest) if largest > u128::from(max) => format!(", and {largest} is in use"),
             _ => String::new(),
         };
@@ -356,8 +370,9 @@ pub(super) fn missing(name: &SequenceName) -> Finding {
 
 /// Reports an unreadable entry among the sequences or ledgers.
 pub(super) fn unreadable(found: Unreadable, of: &str) -> Finding {
-    let remedy =
-        Remedy::advice("restore the entry, or remove it with the database's tools if no process uses it");
+    let remedy = Remedy::advice(
+        "restore the entry; a new sequence of this name must start above every id in use (`idmill create`)",
+    );
     let asked = format!("the entries of {of}");
     Finding::new(FindingKind::Unreadable, found.name, asked, found.error.to_string(), remedy)
 }

@@ -159,7 +159,8 @@ impl Announced {
     pub(super) const fn repeated(self) -> &'static str {
         match self {
             Self::Resetting { .. } => {
-                "a reset was announced but not confirmed; repeat `idmill set NAME --next ID --backwards --yes`"
+                "a reset was announced, not confirmed; if ids from ID on are unused, repeat `idmill set NAME --next \
+                 ID --backwards --yes`"
             }
             _ => "a removal was announced but not confirmed; repeat `idmill remove NAME --yes`",
         }

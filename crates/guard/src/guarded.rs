@@ -376,8 +376,8 @@ fn all_claimed(name: &SequenceName, grant: &Grant, refusal: Refusal) -> Error {
         return exhausted(name, max);
     }
     let message = format!(
-        "a removed sequence of this name used all ids up to {max}; raise `max`, or run `idmill remove \
-         NAME --yes --forget`"
+        "a removed sequence used all ids up to {max}; raise `max`, or if none is in use, run `idmill \
+         remove NAME --yes --forget`"
     );
     Error::new(ErrorKind::Exhausted, message)
 }

@@ -244,8 +244,8 @@ pub(crate) enum Command {
     /// Serve ids to programs in any language, over the Redis protocol and HTTP
     ///
     /// `INCR orders` draws an id from memory. All durable state is in the store, so several servers can share
-    /// one. On Ctrl-C or SIGTERM, the server answers the requests it has read, gives unused ids back, and
-    /// exits.
+    /// one. On Ctrl-C or SIGTERM, the server answers the requests it has read, gives unused ids back
+    /// unless later ones were reserved, and exits.
     ///
     /// Requires the feature `serve`, which is part of `full`.
     #[command(hide = cfg!(not(feature = "serve")), after_long_help = include_str!("help/serve.txt"))]

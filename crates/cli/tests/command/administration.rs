@@ -210,7 +210,7 @@ fn missing_name_error_suggests_the_nearest_name() {
             ran.err
         );
     }
-    assert!(place.run(&["show", "tickets"]).err.contains("`idmill create tickets` creates the sequence"));
+    assert!(place.run(&["show", "tickets"]).err.contains("`idmill create tickets --start N`"));
 }
 
 /// The columns of a row except its name.

@@ -63,6 +63,16 @@ impl Place {
         command
     }
 
+    /// Prepares a shell command, in which `idmill` is the tested program.
+    pub(crate) fn shell(&self, command: &str) -> Command {
+        let binary = Path::new(env!("CARGO_BIN_EXE_idmill")).parent().unwrap();
+        let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).current_dir(self.path()).env("PATH", &path);
+        shell.env_remove("IDMILL_STORE").env_remove("IDMILL_GUARD");
+        shell
+    }
+
     /// Runs a command to its end.
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
         self.command(args).output().unwrap().into()

@@ -1,5 +1,6 @@
 //! A user's first commands on every store, over its real engine, and the errors after that engine is down.
 
+mod advice;
 #[path = "../common/mod.rs"]
 mod common;
 mod doctor;

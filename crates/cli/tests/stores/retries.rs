@@ -82,8 +82,12 @@ async fn full_and_unready_mysql_is_retried() {
     all_succeed(commands);
     // A node of a Galera cluster returns 1047 until it is ready.
     for call in ["INSERT", "UPDATE"] {
-        let signal = "FOR EACH ROW SIGNAL SQLSTATE '08S01' SET MYSQL_ERRNO = 1047, MESSAGE_TEXT = 'not ready'";
-        admin.query_drop(format!("CREATE TRIGGER {call}s BEFORE {call} ON idmill_sequences {signal}")).await.unwrap();
+        let signal =
+            "FOR EACH ROW SIGNAL SQLSTATE '08S01' SET MYSQL_ERRNO = 1047, MESSAGE_TEXT = 'not ready'";
+        admin
+            .query_drop(format!("CREATE TRIGGER {call}s BEFORE {call} ON idmill_sequences {signal}"))
+            .await
+            .unwrap();
     }
     let changes: [&[&str]; 3] =
         [&["next", "orders"], &["create", "items"], &["set", "orders", "--max", "2000000"]];

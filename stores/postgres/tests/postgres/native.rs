@@ -211,7 +211,8 @@ async fn foreign_restarts_do_not_fail_draws_or_reads() {
 fn advised(error: &str, next: i64) -> String {
     let (_, advice) = error.split_once("; ALTER").unwrap_or_else(|| panic!("no statement: {error}"));
     let statements = advice.split(", with N above every id in use").next().unwrap().replace('…', "odd");
-    let words = statements.split(' ').map(|word| if word == "N" { next.to_string() } else { word.to_owned() });
+    let words =
+        statements.split(' ').map(|word| if word == "N" { next.to_string() } else { word.to_owned() });
     format!("ALTER{}", words.collect::<Vec<_>>().join(" "))
 }
 
@@ -230,7 +231,10 @@ async fn unsafe_sequence_is_rejected_and_its_fix_repeats_no_id() {
         ("MINVALUE -2147483648 START 1", -2_147_483_648),
         ("AS smallint MINVALUE -5", -3),
     ] {
-        admin.batch_execute(&format!("CREATE SEQUENCE odd {options}; SELECT setval('odd', {position})")).await.unwrap();
+        admin
+            .batch_execute(&format!("CREATE SEQUENCE odd {options}; SELECT setval('odd', {position})"))
+            .await
+            .unwrap();
         let error = reserve(&store, "odd", 1).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict, "{options}");
         assert_eq!(store.list_all().await.unwrap(), []);

@@ -160,14 +160,25 @@ fn fix_raises_lagging_sequences_and_nothing_else() {
 fn printed_commands_resolve_their_findings() {
     let place = sound();
     plant(&place);
-    let (findings, _) = doctor(&place, &[]);
+    execute(
+        &place,
+        "shop.db",
+        "CREATE TABLE others (id INTEGER PRIMARY KEY); INSERT INTO others VALUES (150)",
+    );
+    let columns = [
+        "--check",
+        "empty=sqlite:shop.db?column=others.id",
+        "--check",
+        "ends=sqlite:shop.db?column=others.id",
+    ];
+    let (findings, _) = doctor(&place, &columns);
     let with_command: Vec<_> = findings.iter().filter(|finding| finding["command"].is_string()).collect();
     assert_eq!(with_command.len(), 6, "{with_command:#?}");
     for finding in with_command {
         shell(&place, finding["command"].as_str().unwrap());
     }
     // New ids are above all ids in use.
-    for (name, id) in [("orders", 501), ("back", 101), ("replaced", 101), ("missing", 101)] {
+    for (name, id) in [("orders", 501), ("back", 101), ("replaced", 101), ("missing", 101), ("empty", 151)] {
         assert_eq!(guarded(&place, &["next", name]).ids(), [id], "{name}");
     }
     assert_eq!(kinds(&doctor(&place, &[]).0), [("bad", "unreadable"), ("reset", "behind_reset")]);
@@ -175,11 +186,7 @@ fn printed_commands_resolve_their_findings() {
 
 /// Runs a printed command with the guard.
 fn shell(place: &Place, command: &str) {
-    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_idmill")).parent().unwrap();
-    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
-    let mut shell = Command::new("sh");
-    shell.args(["-c", command]).current_dir(place.path()).env("PATH", &path);
-    let ran = Ran::from(shell.env("IDMILL_GUARD", GUARD).env_remove("IDMILL_STORE").output().unwrap());
+    let ran = Ran::from(place.shell(command).env("IDMILL_GUARD", GUARD).output().unwrap());
     assert_eq!(ran.code, 0, "{command}: {ran:?}");
 }
 
@@ -225,6 +232,8 @@ fn exhausted_remedy_passes_the_ids_in_use() {
     );
     let unchecked = finding(&[]);
     assert!(unchecked["found"].as_str().unwrap().contains("no column was compared"), "{unchecked}");
+    let advice = unchecked["advice"].as_str().unwrap_or_default();
+    assert!(unchecked["command"].is_null() && advice.contains("with N above"), "{unchecked}");
 }
 
 #[test]
