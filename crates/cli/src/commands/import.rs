@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use idmill::store::{MemoryStore, SequenceInfo, Store};
 use idmill::{Error, ErrorKind};
@@ -15,6 +16,7 @@ use crate::args::{Global, Import};
 use crate::exported::Entry;
 use crate::failure::{Failure, Outcome, quoted};
 use crate::output::or_dash;
+use crate::retrying::{Effect, after, retry};
 use crate::{opening, output, unbroken};
 
 /// Maximum size of a line in bytes, far above the size of any sequence. The limit bounds memory for files
@@ -38,6 +40,7 @@ pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
     let progress = output::progress(looked.good, output::PERCENT);
     let mut importing = Importing {
         store,
+        within: args.within.timeout,
         place: opening::flags(global),
         dry_run: args.dry_run,
         json: global.json,
@@ -87,6 +90,8 @@ struct Done([u64; 4]);
 
 struct Importing {
     store: Arc<dyn Store>,
+    /// How long a creation is retried.
+    within: Duration,
     /// Flags that make a command use this store.
     place: String,
     dry_run: bool,
@@ -134,7 +139,8 @@ impl Importing {
         if let Some(found) = found {
             return Ok(raise(&*self.store, found, entry.reached).await?);
         }
-        match create_at(&*self.store, &entry.name, entry.bounds, entry.reached).await {
+        let create = || create_at(&*self.store, &entry.name, entry.bounds, entry.reached);
+        match retry(Effect::Change, after(self.within), |_| {}, create).await {
             // Another process created the sequence first.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 let found = self.store.inspect(&entry.name).await?.ok_or(error)?;
@@ -197,15 +203,16 @@ fn differs(entry: &Entry, found: &SequenceInfo, place: &str) -> Failure {
         "the file's sequence has reserved all ids up to 2^64 - 1; use another sequence".to_owned()
     } else if next > found.reached() {
         format!(
-            "`idmill set {name} --next {next}{max}{place}` sets next and max as in the file, and keeps start"
+            "`idmill set {name} --next {next}{max}{place}` sets next and max as in the file, if no larger id is in \
+             use"
         )
     } else if max.is_empty() {
         "no id repeats, since the store's next id is not below the file's; correct `start` in the file"
             .to_owned()
     } else {
         format!(
-            "`idmill set {name}{max}{place}` sets max as in the file; no id repeats, since the store's next \
-             is not below the file's"
+            "`idmill set {name}{max}{place}` sets max as in the file, if no id from {} on is in use",
+            found.reached()
         )
     };
     Failure::from(Error::new(ErrorKind::Conflict, message)).hint(hint)

@@ -122,7 +122,16 @@ async fn advice_on_postgres_repeats_no_id() {
     admin.batch_execute(&format!("{TABLE}; {ROWS}")).await.unwrap();
     hints(&user);
     let execute = async |sql: String| admin.batch_execute(&sql).await.unwrap();
-    findings(&user, &format!("{url}?column=orders.id"), execute).await;
+    let column = format!("{url}?column=orders.id");
+    findings(&user, &column, execute).await;
+    let native = User { url: format!("{url}?sequences=native"), place: user.place };
+    hints(&native);
+    native.done(&["next", "behind", "-n", "60"]);
+    let found = native.run(&["doctor", "--json", "--check", &format!("behind={column}")]);
+    let found: Value = serde_json::from_str(found.out.lines().next().unwrap()).unwrap();
+    let ran: Ran = native.place.shell(found["command"].as_str().unwrap()).output().unwrap().into();
+    assert_eq!(ran.code, 0, "{found}: {ran:?}");
+    draw(&native, "behind", &[], 500);
 }
 
 #[tokio::test(flavor = "multi_thread")]

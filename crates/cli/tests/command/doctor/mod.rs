@@ -5,7 +5,7 @@ use crate::common::{Place, Ran};
 #[cfg(unix)]
 mod watch;
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
