@@ -8,7 +8,7 @@ use fastrand::Rng;
 use futures_util::future::{Either, select};
 use idmill::{Allocator, Handle, IdBlock, Order, Ranges, Result};
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::history::{Draw, Outcome, Shared, Span, View};
 use crate::plan::SequencePlan;
@@ -24,10 +24,17 @@ pub(crate) struct Caller {
     pub(crate) allocator: Allocator<u64>,
     pub(crate) handle: Handle<u64>,
     pub(crate) block: Option<IdBlock<u64>>,
+    /// The timeout of the allocator's calls.
+    pub(crate) limit: Duration,
     /// The longest pause between calls; every pause if `calm`.
     pub(crate) think: Duration,
     pub(crate) calm: bool,
 }
+
+/// Longer than all faults: a caller that waits this long is stuck.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// The pause of a patient caller.
+const PATIENT_PAUSE: Duration = Duration::from_secs(1);
 
 fn one(id: u64) -> Vec<Span> {
     vec![(id, 1)]
@@ -48,7 +55,31 @@ impl Caller {
         let block = (plan.order == Order::Thread).then(|| allocator.block(plan.block).expect("a block"));
         let handle = allocator.handle();
         let think = Duration::ZERO;
-        Self { life, number, sequence, rng, history, gate, allocator, handle, block, think, calm: false }
+        let limit = plan.timeout;
+        Self {
+            life,
+            number,
+            sequence,
+            rng,
+            history,
+            gate,
+            allocator,
+            handle,
+            block,
+            limit,
+            think,
+            calm: false,
+        }
+    }
+
+    /// Draws one id after the other until `end`, and waits for each as long as necessary.
+    pub(crate) async fn run_patiently(mut self, end: Duration) {
+        self.allocator = self.allocator.within(PATIENCE);
+        self.limit = PATIENCE;
+        while self.history.lock().now() < end {
+            self.next(None).await;
+            sleep(PATIENT_PAUSE).await;
+        }
     }
 
     pub(crate) async fn run(mut self, ops: usize) {
@@ -126,8 +157,9 @@ impl Caller {
         self.allocator.revoke();
     }
 
-    fn begins(&self) -> (u64, Instant) {
-        (self.history.lock().tick(&(self.life, self.number)), Instant::now())
+    fn begins(&self) -> (u64, Duration) {
+        let mut history = self.history.lock();
+        (history.tick(&(self.life, self.number)), history.now())
     }
 
     async fn call(
@@ -150,12 +182,26 @@ impl Caller {
         self.note(view, (true, want), began, outcome);
     }
 
-    fn note(&self, view: View, (waits, want): (bool, u64), began: (u64, Instant), outcome: Outcome) {
+    fn note(&self, view: View, (waits, want): (bool, u64), began: (u64, Duration), outcome: Outcome) {
         let mut history = self.history.lock();
         let ended = history.tick(&self.number);
-        let (life, sequence, caller) = (self.life, self.sequence, self.number);
-        let (began, took) = (began.0, began.1.elapsed());
-        history.drew(Draw { life, sequence, caller, view, waits, want, began, ended, took, outcome });
+        let (life, sequence, caller, limit) = (self.life, self.sequence, self.number, self.limit);
+        let ((began, at), now) = (began, history.now());
+        let took = now.saturating_sub(at);
+        history.drew(Draw {
+            life,
+            sequence,
+            caller,
+            view,
+            waits,
+            want,
+            began,
+            ended,
+            at,
+            took,
+            limit,
+            outcome,
+        });
     }
 }
 

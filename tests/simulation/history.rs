@@ -41,11 +41,20 @@ pub(crate) struct Draw {
     pub(crate) want: u64,
     pub(crate) began: u64,
     pub(crate) ended: u64,
+    /// When the call began, since the world began.
+    pub(crate) at: Duration,
     pub(crate) took: Duration,
+    /// The call's timeout.
+    pub(crate) limit: Duration,
     pub(crate) outcome: Outcome,
 }
 
 impl Draw {
+    /// When the call returned, since the world began.
+    pub(crate) fn end(&self) -> Duration {
+        self.at + self.took
+    }
+
     pub(crate) fn ids(&self) -> &[Span] {
         match &self.outcome {
             Outcome::Ids(ids) => ids,
@@ -64,6 +73,21 @@ pub(crate) struct Sent {
     /// Whether the reserve creates the sequence if it does not exist.
     pub(crate) creates: bool,
     pub(crate) grant: Option<Grant>,
+    /// When the reserve was sent, and when it was answered or given up, since the world began.
+    pub(crate) at: Duration,
+    pub(crate) over: Duration,
+}
+
+/// One give-back that a process sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Back {
+    pub(crate) life: usize,
+    pub(crate) name: String,
+    pub(crate) rest: Span,
+    pub(crate) tick: u64,
+    /// When it was sent, and when it was answered or given up, since the world began.
+    pub(crate) at: Duration,
+    pub(crate) over: Duration,
 }
 
 /// The final state of a sequence in a process that makes no more calls on it.
@@ -88,8 +112,7 @@ pub(crate) struct History {
     pub(crate) reset: BTreeMap<usize, u64>,
     /// Life, sequence, and the tick of the call, for each revocation.
     pub(crate) revoked: Vec<(usize, usize, u64)>,
-    /// Life, sequence, rest and tick of each give-back that was sent.
-    pub(crate) given_back: Vec<(usize, String, Span, u64)>,
+    pub(crate) given_back: Vec<Back>,
     /// Ticks at which a process had more than one reserve of a sequence in flight.
     pub(crate) crowded: Vec<u64>,
 }
@@ -119,6 +142,11 @@ impl History {
         self.trace.finish()
     }
 
+    /// Returns the time since the world began.
+    pub(crate) fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
     /// Records an event at the current time.
     pub(crate) fn tick(&mut self, what: &impl Hash) -> u64 {
         self.tick += 1;
@@ -144,13 +172,16 @@ impl History {
         if *under_way > 1 {
             self.crowded.push(tick);
         }
-        self.sent.push(Sent { life, sequence, count, tick, creates, grant: None });
+        let (at, over) = (self.now(), Duration::MAX);
+        self.sent.push(Sent { life, sequence, count, tick, creates, grant: None, at, over });
         self.sent.len() - 1
     }
 
-    pub(crate) fn gives_back(&mut self, life: usize, name: &SequenceName, rest: IdRange) {
+    pub(crate) fn gives_back(&mut self, life: usize, name: &SequenceName, rest: IdRange) -> usize {
         let tick = self.tick(&(life, rest.start(), rest.len()));
-        self.given_back.push((life, name.as_str().to_owned(), (rest.start(), rest.len()), tick));
+        let (name, rest) = (name.as_str().to_owned(), (rest.start(), rest.len()));
+        self.given_back.push(Back { life, name, rest, tick, at: self.now(), over: Duration::MAX });
+        self.given_back.len() - 1
     }
 
     pub(crate) fn hears(&mut self, sent: usize, grant: Option<Grant>) {
@@ -160,6 +191,7 @@ impl History {
 
     /// Records that the reserve was answered or given up.
     pub(crate) fn is_over(&mut self, sent: usize) {
+        self.sent[sent].over = self.now();
         let Sent { life, sequence, .. } = self.sent[sent];
         *self.in_flight.entry((life, sequence)).or_default() -= 1;
     }

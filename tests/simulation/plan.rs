@@ -16,6 +16,8 @@ pub(crate) struct Plan {
     /// The store also returns grants that no correct store would return.
     pub(crate) nonsense: bool,
     pub(crate) losses: Vec<Loss>,
+    /// When all faults end: from then on, the store answers, and no process is paused.
+    pub(crate) heals: Option<Duration>,
 }
 
 /// The store loses committed data, either all of it or everything since a backup.
@@ -63,6 +65,8 @@ pub(crate) struct ProcessPlan {
 #[derive(Clone, Debug)]
 pub(crate) struct Weather {
     pub(crate) faults: Faults,
+    /// The latency after all faults, short enough for every process's timeout.
+    pub(crate) healed: Duration,
     pub(crate) outages: Vec<(Duration, Duration)>,
 }
 
@@ -97,7 +101,23 @@ impl Plan {
             backup: chance(rng, 70).then(|| millis(rng, 0..1000)),
             after: millis(rng, 0..1000),
         });
-        Self { sequences, processes, weather, calm: false, nonsense, losses }
+        let heals = (losses.is_empty() && chance(&mut rng, 50)).then(|| millis(&mut rng, 1..3000));
+        let mut plan = Self { sequences, processes, weather, calm: false, nonsense, losses, heals };
+        if let Some(at) = heals {
+            plan.end_faults(at);
+        }
+        plan
+    }
+
+    /// Ends outages and pauses at this time.
+    fn end_faults(&mut self, heals: Duration) {
+        let pauses = self.processes.iter_mut().map(|process| &mut process.pauses);
+        for faults in pauses.chain([&mut self.weather.outages]) {
+            faults.retain(|(at, _)| *at < heals);
+            faults.iter_mut().for_each(|(at, lasts)| *lasts = (*lasts).min(heals - *at));
+        }
+        let shortest = self.processes.iter().map(|process| process.store_timeout).min().expect("a process");
+        self.weather.healed = (shortest / 4).min(Duration::from_millis(50));
     }
 
     fn calm(seed: u64, rng: &mut Rng) -> Self {
@@ -127,7 +147,7 @@ impl Plan {
         };
         let faults =
             Faults::none().latency_between(Duration::ZERO, Duration::from_millis(latency)).seed(seed);
-        let weather = Weather { faults, outages: Vec::new() };
+        let weather = Weather { faults, healed: Duration::ZERO, outages: Vec::new() };
         Self {
             sequences: vec![sequence],
             processes: vec![process],
@@ -135,6 +155,7 @@ impl Plan {
             calm: true,
             nonsense: false,
             losses: Vec::new(),
+            heals: None,
         }
     }
 }
@@ -198,8 +219,6 @@ fn weather(rng: &mut Rng, alone: bool) -> (Weather, bool) {
         let kinds = if alone { mad.len() } else { mad.len() - 1 };
         faults = faults.random(mad[rng.usize(0..kinds)], 0.1);
     }
-    (
-        Weather { faults, outages: some(rng, 20, 2, |rng| (millis(rng, 0..1000), millis(rng, 1..4000))) },
-        nonsense,
-    )
+    let outages = some(rng, 20, 2, |rng| (millis(rng, 0..1000), millis(rng, 1..4000)));
+    (Weather { faults, healed: Duration::ZERO, outages }, nonsense)
 }

@@ -59,6 +59,16 @@ impl Drop for UnderWay<'_> {
     }
 }
 
+/// A give-back in flight, which ends on drop.
+struct GoesBack<'a>(&'a Shared, usize);
+
+impl Drop for GoesBack<'_> {
+    fn drop(&mut self) {
+        let mut history = self.0.lock();
+        history.given_back[self.1].over = history.now();
+    }
+}
+
 impl Watched {
     fn sends(&self, requests: &[Reserve]) -> UnderWay<'_> {
         let mut history = self.history.lock();
@@ -112,7 +122,8 @@ impl Hooks for Watched {
     /// give-back in four arrives long after its sender has given up.
     fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
         Box::pin(async move {
-            self.history.lock().gives_back(self.life, &back.name, back.rest);
+            let sent = self.history.lock().gives_back(self.life, &back.name, back.rest);
+            let _under_way = GoesBack(&self.history, sent);
             self.gate.pass().await;
             if (back.rest.start() + self.life as u64).is_multiple_of(4) {
                 let (store, back) = (self.store.clone(), back.clone());

@@ -12,12 +12,16 @@ use idmill_testing::hooked::Hooked;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::caller::Caller;
+use crate::check::progress;
 use crate::history::{History, Left, Shared};
 use crate::plan::{Loss, Plan, ProcessPlan, SequencePlan, Sizing};
 use crate::store::{Gate, Watched};
 
 /// Longer than any run: a process that is not done by then hangs.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
+
+/// How long patient callers go on drawing after every wait must be over.
+const AFTERWARDS: Duration = Duration::from_secs(5);
 
 pub(crate) struct World {
     pub(crate) plan: Plan,
@@ -50,7 +54,14 @@ impl World {
         let all = self.plan.sequences.iter().enumerate();
         let resets = all.flat_map(|(n, sequence)| sequence.resets.iter().map(move |at| self.reset(n, *at)));
         let losses = self.plan.losses.iter().map(|loss| self.loss(*loss));
-        join(join(join_all(outages), join_all(resets)), join_all(losses)).await;
+        join(join(join_all(outages), join_all(resets)), join(join_all(losses), self.heals())).await;
+    }
+
+    async fn heals(&self) {
+        if let Some(at) = self.plan.heals {
+            sleep(at).await;
+            self.store.set_faults(Faults::none().latency(self.plan.weather.healed));
+        }
     }
 
     async fn loss(&self, Loss { backup, after }: Loss) {
@@ -68,7 +79,9 @@ impl World {
         sleep(at).await;
         self.store.set_faults(Faults::outage());
         sleep(lasts).await;
-        self.store.set_faults(self.plan.weather.faults.clone());
+        if self.plan.heals.is_none_or(|heals| self.history.lock().now() < heals) {
+            self.store.set_faults(self.plan.weather.faults.clone());
+        }
     }
 
     async fn reset(&self, sequence: usize, at: Duration) {
@@ -115,7 +128,8 @@ impl World {
                 ids.close().await;
             }
         };
-        join(self.calls(life, plan, gate, &allocators, &mut rng), closes).await;
+        let patient = self.patient(life, plan, gate, &allocators);
+        join(join(self.calls(life, plan, gate, &allocators, &mut rng), patient), closes).await;
         for (sequence, allocator) in allocators.iter().enumerate() {
             self.leave(life, sequence, allocator).await;
         }
@@ -149,6 +163,19 @@ impl World {
             callers.push(caller.run(plan.ops));
         }
         join_all(callers).await;
+    }
+
+    /// In a world that heals, each sequence has a caller that waits as long as necessary.
+    async fn patient(&self, life: usize, plan: &ProcessPlan, gate: &Gate, allocators: &[Allocator<u64>]) {
+        let Some(heals) = self.plan.heals else { return };
+        let patient = allocators.iter().enumerate().map(|(sequence, allocator)| {
+            let place = (life, usize::MAX - sequence, sequence);
+            let shared = (self.history.clone(), gate.clone());
+            let plan = &self.plan.sequences[sequence];
+            Caller::new(place, allocator.clone(), plan, shared, Rng::with_seed(0))
+        });
+        let end = heals + plan.store_timeout + progress::LONGEST_DELAY + AFTERWARDS;
+        join_all(patient.map(|caller| caller.run_patiently(end))).await;
     }
 
     /// Waits until no call is in flight, so that the counters no longer change: after a caller gives up, the

@@ -1,6 +1,7 @@
 //! `Closed` is final. So is `Exhausted`, unless an administrator changes the sequence.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use idmill::{ErrorKind, Order};
 
@@ -21,16 +22,22 @@ pub(crate) fn check(case: &Case<'_>) -> Verdict {
     Ok(())
 }
 
-/// Whether the store had ids again, and this process called it again. A process gave ids back, and a
-/// revocation cleared the end.
+/// How long an exhausted sequence fails without another reserve.
+const END_STANDS: Duration = Duration::from_secs(30);
+
+/// Whether the store had ids again, and this process called it again: a process gave ids back, and a
+/// revocation cleared the end, or enough time has passed.
 fn has_more(case: &Case<'_>, end: &Draw, draw: &Draw) -> bool {
     let is_after = |tick: u64| end.began < tick && tick < draw.ended;
     let is_revoked = |(life, sequence, tick): &(usize, usize, u64)| {
         *life == draw.life && *sequence == case.sequence && is_after(*tick)
     };
+    let backs = || case.history.given_back.iter().filter(|back| back.name == case.plan.name);
+    let is_doubted = draw.end() >= end.end() + END_STANDS;
     end.outcome == Outcome::Refused(ErrorKind::Exhausted)
-        && case.history.revoked.iter().any(is_revoked)
-        && case.history.given_back.iter().any(|(_, name, _, tick)| *name == case.plan.name && is_after(*tick))
+        && (case.history.revoked.iter().any(is_revoked) && backs().any(|back| is_after(back.tick))
+            // A give-back may arrive long after it was sent.
+            || is_doubted && backs().any(|back| back.tick < draw.ended))
 }
 
 fn is_end(case: &Case<'_>, draw: &Draw) -> bool {

@@ -2,18 +2,19 @@
 //! are granted to it again (see `unique`).
 
 use super::{Case, Verdict};
-use crate::history::Span;
+use crate::history::Back;
 
 pub(crate) fn check(case: &Case<'_>) -> Verdict {
     // After a reset, several grants may contain the same id.
     if case.history.reset.contains_key(&case.sequence) {
         return Ok(());
     }
-    let given_back = case.history.given_back.iter().filter(|(_, name, ..)| *name == case.plan.name);
-    given_back.into_iter().try_for_each(|(life, _, rest, tick)| unused(case, *life, *rest, *tick))
+    let mut given_back = case.history.given_back.iter().filter(|back| back.name == case.plan.name);
+    given_back.try_for_each(|back| unused(case, back))
 }
 
-fn unused(case: &Case<'_>, life: usize, (start, len): Span, tick: u64) -> Verdict {
+fn unused(case: &Case<'_>, back: &Back) -> Verdict {
+    let (life, (start, len), tick) = (back.life, back.rest, back.tick);
     let draws = case.history.draws.iter();
     let mut draws =
         draws.filter(|draw| draw.sequence == case.sequence && draw.life == life && draw.ended < tick);

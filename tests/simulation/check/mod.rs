@@ -5,8 +5,10 @@ mod ended;
 mod flights;
 mod gaps;
 mod given_back;
+mod idle;
 mod lost;
 mod order;
+pub(crate) mod progress;
 mod reserves;
 mod revoked;
 mod unique;
@@ -29,7 +31,7 @@ pub(crate) struct Case<'a> {
 
 type Check = fn(&Case<'_>) -> Verdict;
 
-const CHECKS: [(&str, Check); 10] = [
+const CHECKS: [(&str, Check); 12] = [
     ("unique", unique::check),
     ("order", order::check),
     ("gaps", gaps::check),
@@ -40,6 +42,8 @@ const CHECKS: [(&str, Check); 10] = [
     ("flights", flights::check),
     ("ended", ended::check),
     ("waits", waits::check),
+    ("idle", idle::check),
+    ("progress", progress::check),
 ];
 
 /// The checks that hold even after the store has lost data.
