@@ -1,0 +1,69 @@
+//! Compares each report with the draws before and after it.
+
+use std::time::Duration;
+
+use idmill_testing::faulty::Fault;
+
+use super::plan::{Event, Plan};
+use super::world::{Draw, Probe, Seen};
+
+/// How long draws may fail before a report must say so, or a report may be late after the store's recovery.
+const NOTICED: Duration = Duration::from_secs(2);
+/// Draws may fail this long after a report that is not ready: load balancers need some time.
+const AHEAD: Duration = Duration::from_secs(6);
+/// The longest delay between two attempts, and one reserve.
+const RECOVERED: Duration = Duration::from_secs(11);
+
+pub(super) fn all(plan: &Plan, seen: &Seen) -> Result<(), String> {
+    let answered = |draw: &&Draw, from: Duration, to: Duration| from < draw.ended && draw.ended <= to;
+    for probe in &seen.probes {
+        let at = probe.at;
+        let lately: Vec<_> = seen
+            .draws
+            .iter()
+            .filter(|draw| answered(draw, at.saturating_sub(NOTICED), at))
+            .copied()
+            .collect();
+        let around = seen.draws.iter().filter(|draw| answered(draw, at.saturating_sub(AHEAD), at + AHEAD));
+        let fails = around.into_iter().any(|draw| !draw.served);
+        let fault = match (probe.ready, plan.event) {
+            (true, _) => missed(plan, probe, &lately),
+            (false, Event::Store(_)) => false_alarm(plan, probe, fails),
+            (false, _) => Some("not ready, although only one sequence fails"),
+        };
+        if let Some(fault) = fault {
+            return Err(format!("{fault}, at {at:?}: {}; draws until then: {lately:?}", probe.text));
+        }
+    }
+    Ok(())
+}
+
+/// Whether draws fail because of the store, and the report is ready.
+fn missed(plan: &Plan, probe: &Probe, lately: &[Draw]) -> Option<&'static str> {
+    let Event::Store(fault) = plan.event else { return None };
+    if probe.at < plan.begins + NOTICED || probe.at > plan.ends {
+        return None;
+    }
+    let is_starved = |sequence: usize| {
+        let mut draws = lately.iter().filter(|draw| draw.sequence == sequence).peekable();
+        draws.peek().is_some() && draws.all(|draw| !draw.served)
+    };
+    let mut sequences = 0..plan.sequences.len();
+    // If the store answers, and refuses each sequence, only the failures of all of them show it.
+    let starved =
+        if matches!(fault, Fault::Refuse(_)) { sequences.all(is_starved) } else { sequences.any(is_starved) };
+    starved.then_some("ready, although draws fail")
+}
+
+/// Whether no draw fails or is about to, and the report is not ready.
+fn false_alarm(plan: &Plan, probe: &Probe, fails: bool) -> Option<&'static str> {
+    if probe.at < plan.begins {
+        Some("not ready before the fault")
+    } else if probe.at > plan.ends + RECOVERED {
+        Some("not ready after the store's recovery")
+    } else if !fails && probe.at + AHEAD < plan.ends {
+        Some("not ready, although no draw fails")
+    } else {
+        None
+    }
+}

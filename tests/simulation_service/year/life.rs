@@ -1,0 +1,163 @@
+//! One process for a year.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use idmill::store::{Capabilities, Grant, Reserve, Store, StoreFuture};
+use idmill::{Allocator, ErrorKind, Order, Result, SequenceName, Sequences};
+use idmill_testing::faulty::{Faults, FaultyStore};
+use idmill_testing::hooked::{Hooked, Hooks};
+use tokio::time::{Instant, sleep_until};
+
+use super::observer::Observer;
+
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// The time between two events of a day. A probe is due at every second one, a scrape at every third one.
+const STEP: u64 = 5;
+/// The nightly outage, and the time that a process may need to notice its end, in seconds of the day.
+const OUTAGE: std::ops::Range<u64> = 3 * 3600..3 * 3600 + 600;
+const NOTICED: u64 = 120;
+/// Tenants, whose sequences are opened, drawn from once, and evicted: one every 21 minutes.
+const TENANTS: u64 = 30;
+const TENANT: u64 = 21 * 60;
+
+/// Counts all calls.
+#[derive(Debug, Default)]
+struct Counting {
+    store: FaultyStore,
+    calls: AtomicU64,
+}
+
+impl Counting {
+    fn counted(&self) -> &FaultyStore {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        &self.store
+    }
+}
+
+impl Hooks for Counting {
+    fn inner(&self) -> &dyn Store {
+        self.counted()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        self.counted().reserve(request)
+    }
+
+    fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
+        self.counted().reserve_many(requests)
+    }
+}
+
+pub(super) struct Life {
+    store: Arc<Hooked<Counting>>,
+    ids: Sequences,
+    /// Drawn from every minute: one sequence of each order.
+    busy: Vec<Allocator<u64>>,
+    /// Exhausted, removed from the store, and never drawn from again.
+    idle: Vec<Allocator<u64>>,
+    began: Instant,
+    days: u32,
+    tenant: u64,
+}
+
+impl Life {
+    pub(super) async fn begin() -> Self {
+        let store = Arc::new(Hooked(Counting::default()));
+        let ids =
+            Sequences::builder(store.clone()).seed(1).idle_eviction(600 * SECOND).max_age(3600 * SECOND);
+        let ids = ids.start().expect("a runtime");
+        let mut busy = Vec::new();
+        for order in [Order::Process, Order::Thread, Order::Global] {
+            busy.push(ids.sequence(order.as_str()).order(order).timeout(SECOND).await.expect("a store"));
+        }
+        let mut idle = Vec::new();
+        for name in ["exhausted", "removed", "unused"] {
+            let sequence: Allocator<u64> = ids.sequence(name).max(3).await.expect("a store");
+            sequence.next().await.expect("an id");
+            idle.push(sequence);
+        }
+        assert_eq!(idle[0].take(2).await.expect("a store").len(), 2);
+        assert!(store.store.remove(&SequenceName::new("removed").expect("valid")).await.expect("a store"));
+        Self { store, ids, busy, idle, began: Instant::now(), days: 0, tenant: 0 }
+    }
+
+    /// Lives through one day. Returns the number of probes that were not ready, although the store answered.
+    pub(super) async fn day(&mut self) -> u64 {
+        let midnight = self.began + DAY * self.days;
+        self.days += 1;
+        let mut unready = 0;
+        for second in (0..DAY.as_secs() / STEP).map(|step| step * STEP) {
+            let (probes, scrapes) = (second % (2 * STEP) == 0, second % (3 * STEP) == 0);
+            if !probes && !scrapes {
+                continue;
+            }
+            sleep_until(midnight + SECOND * u32::try_from(second).expect("a day")).await;
+            self.outage(second);
+            if probes
+                && !self.ids.health().is_ready()
+                && !(OUTAGE.start..OUTAGE.end + NOTICED).contains(&second)
+            {
+                unready += 1;
+            }
+            if scrapes {
+                self.ids.record_metrics();
+            }
+            if second % 60 == 0 {
+                self.draw(second).await;
+            }
+        }
+        unready
+    }
+
+    fn outage(&self, second: u64) {
+        if second == OUTAGE.start {
+            self.store.store.set_faults(Faults::outage());
+        } else if second == OUTAGE.end {
+            self.store.store.set_faults(Faults::none());
+        }
+    }
+
+    async fn draw(&mut self, second: u64) {
+        let is_reachable = !OUTAGE.contains(&second);
+        for busy in &self.busy {
+            let drawn = busy.next().await;
+            assert!(drawn.is_ok() || !is_reachable, "{drawn:?}");
+        }
+        if second % TENANT == 0 && is_reachable {
+            let name = format!("tenant-{}", self.tenant % TENANTS);
+            self.tenant += 1;
+            let tenant = self.ids.sequence::<u64>(name).lazy().expect("valid");
+            tenant.next().await.expect("an id");
+        }
+        if second == DAY.as_secs() / 2 {
+            let ended = self.idle[0].next().await.expect_err("it is exhausted");
+            assert_eq!(ended.kind(), ErrorKind::Exhausted);
+            self.idle[1].next().await.expect_err("it was removed");
+            self.ids.revoke(Order::Process.as_str()).await.expect("a store");
+        }
+    }
+
+    /// Returns the number of calls to the store since the last time.
+    pub(super) fn calls(&self) -> u64 {
+        self.store.calls.swap(0, Ordering::Relaxed)
+    }
+
+    /// Every sequence is reported as served, except those that ended: evicted ones too.
+    pub(super) fn must_report_the_truth(observer: &Observer) {
+        for (sequence, health) in observer.gauge("idmill_health") {
+            let ended = ["exhausted", "removed"].contains(&sequence.as_str());
+            assert_eq!(health == 0.0, ended, "`idmill_health` of {sequence} is {health}");
+        }
+    }
+
+    pub(super) async fn end(self) {
+        self.ids.close().await;
+    }
+}
