@@ -11,7 +11,7 @@ use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use crate::history::{Draw, Outcome, Shared, Span, View};
-use crate::plan::SequencePlan;
+use crate::plan::{Bug, SequencePlan};
 use crate::store::Gate;
 
 pub(crate) struct Caller {
@@ -29,6 +29,7 @@ pub(crate) struct Caller {
     /// The longest pause between calls; every pause if `calm`.
     pub(crate) think: Duration,
     pub(crate) calm: bool,
+    pub(crate) bug: Bug,
 }
 
 /// Longer than all faults: a caller that waits this long is stuck.
@@ -69,6 +70,7 @@ impl Caller {
             limit,
             think,
             calm: false,
+            bug: Bug::None,
         }
     }
 
@@ -133,7 +135,16 @@ impl Caller {
     async fn take(&mut self, cancel: Option<Duration>) {
         let n = if self.rng.u32(0..4) == 0 { self.rng.u64(0..1000) } else { self.rng.u64(0..30) };
         let allocator = self.allocator.clone();
-        let call = async { allocator.take(n).await.map(|ranges| several(&ranges)) };
+        let drains = self.bug == Bug::TakeDrainsMemory;
+        let call = async {
+            let mut ids = Vec::new();
+            while drains && (ids.len() as u64) < n {
+                let Ok(id) = allocator.try_next() else { break };
+                ids.push((id, 1));
+            }
+            let rest = allocator.take(n - ids.len() as u64).await?;
+            Ok(ids.into_iter().chain(several(&rest)).collect())
+        };
         self.call(View::Take, n, cancel, call).await;
     }
 

@@ -6,8 +6,19 @@ use fastrand::Rng;
 use idmill::{ErrorKind, Order};
 use idmill_testing::faulty::{Fault, Faults};
 
+/// A planted bug, which the checks must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    None,
+    /// A `take` that has to wait first takes all ids in memory.
+    TakeDrainsMemory,
+    /// After all faults, a thread of the process is blocked for a while at each reserve.
+    WorkerIsBlocked,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    pub(crate) bug: Bug,
     pub(crate) sequences: Vec<SequencePlan>,
     pub(crate) processes: Vec<ProcessPlan>,
     pub(crate) weather: Weather,
@@ -102,7 +113,8 @@ impl Plan {
             after: millis(rng, 0..1000),
         });
         let heals = (losses.is_empty() && chance(&mut rng, 50)).then(|| millis(&mut rng, 1..3000));
-        let mut plan = Self { sequences, processes, weather, calm: false, nonsense, losses, heals };
+        let bug = Bug::None;
+        let mut plan = Self { bug, sequences, processes, weather, calm: false, nonsense, losses, heals };
         if let Some(at) = heals {
             plan.end_faults(at);
         }
@@ -149,6 +161,7 @@ impl Plan {
             Faults::none().latency_between(Duration::ZERO, Duration::from_millis(latency)).seed(seed);
         let weather = Weather { faults, healed: Duration::ZERO, outages: Vec::new() };
         Self {
+            bug: Bug::None,
             sequences: vec![sequence],
             processes: vec![process],
             weather,

@@ -44,6 +44,8 @@ pub(crate) struct Watched {
     pub(crate) history: Shared,
     pub(crate) gate: Gate,
     pub(crate) names: Arc<Vec<SequenceName>>,
+    /// When reserves begin to be blocked, since the world began: a planted bug.
+    pub(crate) blocked: Option<Duration>,
 }
 
 /// Reserves in flight, which end on drop.
@@ -82,6 +84,9 @@ impl Watched {
 
     async fn round_trip(&self, requests: &[Reserve]) -> Vec<Result<Grant>> {
         let under_way = self.sends(requests);
+        if self.blocked.is_some_and(|from| self.history.lock().now() > from) {
+            sleep(Duration::from_secs(15)).await;
+        }
         self.gate.pass().await;
         let answers = match requests {
             [request] => vec![self.store.reserve(request).await],

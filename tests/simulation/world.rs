@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::caller::Caller;
 use crate::check::progress;
 use crate::history::{History, Left, Shared};
-use crate::plan::{Loss, Plan, ProcessPlan, SequencePlan, Sizing};
+use crate::plan::{Bug, Loss, Plan, ProcessPlan, SequencePlan, Sizing};
 use crate::store::{Gate, Watched};
 
 /// Longer than any run: a process that is not done by then hangs.
@@ -137,7 +137,9 @@ impl World {
 
     fn sequences(&self, life: usize, plan: &ProcessPlan, gate: &Gate, seed: u64) -> Sequences {
         let (store, history) = (self.store.clone(), self.history.clone());
-        let watched = Watched { life, store, history, gate: gate.clone(), names: self.names.clone() };
+        let blocked = self.plan.heals.filter(|_| self.plan.bug == Bug::WorkerIsBlocked);
+        let watched =
+            Watched { life, store, history, gate: gate.clone(), names: self.names.clone(), blocked };
         let builder = Sequences::builder(Arc::new(Hooked(watched)) as Arc<dyn Store>).seed(seed);
         let builder = builder.store_timeout(plan.store_timeout).max_waiting(plan.max_waiting);
         builder.start().expect("a runtime is there")
@@ -159,7 +161,7 @@ impl World {
             let place = (life, number, sequence);
             let mut caller =
                 Caller::new(place, allocator, &self.plan.sequences[sequence], shared, rng.fork());
-            (caller.think, caller.calm) = (plan.think, self.plan.calm);
+            (caller.think, caller.calm, caller.bug) = (plan.think, self.plan.calm, self.plan.bug);
             callers.push(caller.run(plan.ops));
         }
         join_all(callers).await;

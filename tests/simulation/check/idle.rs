@@ -11,7 +11,8 @@ use idmill::Order;
 use super::{Case, Verdict};
 use crate::history::{Draw, Sent};
 
-/// A range that was granted at the time `from`. The last of its ids was handed out at the time `to`.
+/// Ids of one grant: granted at the time `from`, and the last of them handed out at the time `to`.
+#[derive(Clone, Copy)]
 struct Held {
     from: Duration,
     to: Duration,
@@ -48,17 +49,21 @@ fn each_life(sent: &[&Sent], draws: &[&Draw]) -> Verdict {
     Ok(())
 }
 
-/// Each drawn range, with the time at which it was granted.
+/// Returns the ids of each grant that were handed out.
 fn held(sent: &[&Sent], draws: &[&Draw]) -> Vec<Held> {
     // Ids that were given back can be granted again: the last grant counts.
     let granted = sent.iter().filter_map(|sent| Some((sent.grant?.range.start(), sent.over)));
-    let granted: BTreeMap<u64, Duration> = granted.collect();
-    let mut held = Vec::new();
+    let unused = |(start, from)| (start, Held { from, to: Duration::ZERO, last: 0 });
+    let mut grants: BTreeMap<u64, Held> = granted.map(unused).collect();
     for draw in draws {
         for (start, len) in draw.ids() {
-            let from = granted.range(..=start).next_back().map_or(Duration::MAX, |(_, at)| *at);
-            held.push(Held { from, to: draw.end(), last: start + (len - 1) });
+            // A range may be of two grants.
+            for id in [*start, start + (len - 1)] {
+                if let Some((_, held)) = grants.range_mut(..=id).next_back() {
+                    (held.to, held.last) = (held.to, held.last).max((draw.end(), id));
+                }
+            }
         }
     }
-    held
+    grants.into_values().collect()
 }

@@ -8,24 +8,21 @@ use super::plan::{Event, Plan};
 use super::world::{Draw, Probe, Seen};
 
 /// How long draws may fail before a report must say so, or a report may be late after the store's recovery.
-const NOTICED: Duration = Duration::from_secs(2);
+const NOTICED: Duration = Duration::from_secs(3);
 /// Draws may fail this long after a report that is not ready: load balancers need some time.
 const AHEAD: Duration = Duration::from_secs(6);
 /// The longest delay between two attempts, and one reserve.
 const RECOVERED: Duration = Duration::from_secs(11);
 
 pub(super) fn all(plan: &Plan, seen: &Seen) -> Result<(), String> {
-    let answered = |draw: &&Draw, from: Duration, to: Duration| from < draw.ended && draw.ended <= to;
+    let within = |from: Duration, to: Duration| {
+        let draws = seen.draws.iter().filter(move |draw| from < draw.ended && draw.ended <= to);
+        draws.copied().collect::<Vec<_>>()
+    };
     for probe in &seen.probes {
         let at = probe.at;
-        let lately: Vec<_> = seen
-            .draws
-            .iter()
-            .filter(|draw| answered(draw, at.saturating_sub(NOTICED), at))
-            .copied()
-            .collect();
-        let around = seen.draws.iter().filter(|draw| answered(draw, at.saturating_sub(AHEAD), at + AHEAD));
-        let fails = around.into_iter().any(|draw| !draw.served);
+        let lately = within(at.saturating_sub(NOTICED), at);
+        let fails = within(at.saturating_sub(AHEAD), at + AHEAD).iter().any(|draw| !draw.served);
         let fault = match (probe.ready, plan.event) {
             (true, _) => missed(plan, probe, &lately),
             (false, Event::Store(_)) => false_alarm(plan, probe, fails),

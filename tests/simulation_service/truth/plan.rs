@@ -51,18 +51,14 @@ impl Plan {
             9 => Event::Exhausted,
             _ => Event::Removed,
         };
-        let mut sequence = || {
+        let least = usize::from(event.is_of_one_sequence()) + 1;
+        let sequence = |rng: &mut Rng| {
             let step = rng.u64(1..200);
             (step, rng.u64(0..=step), Duration::from_millis(rng.u64(20..300)))
         };
-        let first = sequence();
-        let least = if event.is_of_one_sequence() { 1 } else { 0 };
-        let others = rng.usize(least..4);
-        let sequences = [first].into_iter().chain((0..others).map(|_| {
-            let step = rng.u64(1..200);
-            (step, rng.u64(0..=step), Duration::from_millis(rng.u64(20..300)))
-        }));
-        Self { seed, event, begins, ends: begins + lasts, latency, sequences: sequences.collect() }
+        let sequences = (0..rng.usize(least..5)).map(|_| sequence(&mut rng)).collect();
+        let ends = begins + lasts;
+        Self { seed, event, begins, ends, latency, sequences }
     }
 }
 

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use idmill::store::{Grant, Reserve, Store, StoreFuture};
-use idmill::{Allocator, Result, SequenceName, Sequences};
+use idmill::store::{Change, Grant, Reserve, Store, StoreFuture};
+use idmill::{Allocator, Health, Result, SequenceName, Sequences};
 use idmill_testing::faulty::{Faults, FaultyStore};
 use idmill_testing::hooked::{Hooked, Hooks};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::Bug;
 use super::plan::{Event, Plan};
 
 /// The timeout of draws.
@@ -68,12 +69,13 @@ impl Hooks for Locking {
 
 struct World<'a> {
     plan: &'a Plan,
+    bug: Bug,
     store: Arc<Hooked<Locking>>,
     began: Instant,
     seen: Mutex<Seen>,
 }
 
-pub(super) async fn run(plan: &Plan) -> Seen {
+pub(super) async fn run(plan: &Plan, bug: Bug) -> Seen {
     let store = Arc::new(Hooked(Locking::default()));
     let ids = Sequences::builder(store.clone()).seed(plan.seed).start().expect("a runtime");
     let mut opened = Vec::new();
@@ -81,10 +83,10 @@ pub(super) async fn run(plan: &Plan) -> Seen {
         let sequence = ids.sequence::<u64>(format!("s{n}")).step(*step).watermark(*watermark);
         opened.push(sequence.timeout(TIMEOUT).await.expect("no fault yet"));
     }
-    let world = World { plan, store, began: Instant::now(), seen: Mutex::default() };
+    let world = World { plan, bug, store, began: Instant::now(), seen: Mutex::default() };
     world.store.store.set_faults(world.healthy());
     let draws = join_all(opened.iter().enumerate().map(|(n, sequence)| world.draws(n, sequence)));
-    join(join(draws, world.probes(&ids)), world.event()).await;
+    join(join(draws, world.probes(&ids, &opened)), world.event()).await;
     world.seen.into_inner()
 }
 
@@ -110,11 +112,19 @@ impl World<'_> {
         }
     }
 
-    async fn probes(&self, ids: &Sequences) {
+    async fn probes(&self, ids: &Sequences, opened: &[Allocator<u64>]) {
+        let mut was_ready = true;
         while !self.is_over() {
             sleep(PROBES).await;
             let report = ids.health();
-            let (at, ready, text) = (self.now(), report.is_ready(), report.to_string());
+            let ready = match self.bug {
+                Bug::None => report.is_ready(),
+                Bug::WorstDecides => report.health >= Health::Failing,
+                Bug::PendingIsHealthy => opened.iter().all(|one| one.snapshot().failures_in_a_row == 0),
+                Bug::NeverRecovers => report.is_ready() && was_ready,
+            };
+            was_ready = ready;
+            let (at, text) = (self.now(), report.to_string());
             self.seen.lock().probes.push(Probe { at, ready, text });
         }
     }
@@ -130,7 +140,7 @@ impl World<'_> {
             Event::Exhausted => {
                 let info = store.inspect(&first).await.expect("a store").expect("it exists");
                 let last = info.next.expect("not exhausted") - 1;
-                let change = idmill::store::Change::new().max(last);
+                let change = Change::new().max(last);
                 store.set(&first, change).await.expect("a store");
             }
             Event::Removed => assert!(store.remove(&first).await.expect("a store")),
