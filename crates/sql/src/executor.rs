@@ -23,6 +23,10 @@ pub trait Executor {
     /// # Errors
     /// A [`Fault`]. The fault is [`Fault::Refused`] only if the statement certainly had no effect.
     fn execute(&mut self, statement: Statement<'_>) -> impl Future<Output = Result<Answer, Fault>> + Send;
+
+    /// Closes the connection after this call, since its server must not be written to. In a transaction of
+    /// the caller, nothing is closed.
+    fn discard(&mut self) {}
 }
 
 /// How to classify a fault of a writing statement. The executor must not decide this: a wrong value

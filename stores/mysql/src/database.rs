@@ -140,6 +140,10 @@ impl Executor for Session {
         self.refused |= outcome.as_ref().is_err_and(|fault| !leaves_connection(fault));
         outcome
     }
+
+    fn discard(&mut self) {
+        self.refused = true;
+    }
 }
 
 impl Session {

@@ -16,7 +16,7 @@ use super::classify::{failed, is_duplicate};
 use super::history::{History, UNKNOWN_VARIABLE};
 use super::reserve::{DUPLICATES, Reserving, TRIES, crowded, read_to_write};
 use super::rows::cursor;
-use super::run::{read, text, try_read, try_write, write};
+use super::run::{read, text, try_read};
 use super::server;
 use super::table::{Known, Table};
 use crate::executor::{must_be_alone, to_write};
@@ -33,7 +33,7 @@ use crate::{Asked, Dialect, Executor};
 pub struct Calls {
     pub(super) table: Table,
     pub(super) mode: Mode,
-    history: History,
+    pub(super) history: History,
     /// The cached state that every reserve of a sequence is conditional on. The state may be stale: a reserve
     /// whose condition is not met changes nothing.
     known: Arc<Mutex<HashMap<SequenceName, Known>>>,
@@ -118,7 +118,7 @@ impl<E: Executor + Send> Dialect<E> for Calls {
 
     async fn give_back(&self, executor: &mut E, back: &GiveBack) -> Result<bool> {
         self.writing::<E>()?;
-        Ok(write(executor, &self.table.give_back(back, self.history)).await?.changed == 1)
+        Ok(self.history.write(executor, &self.table.give_back(back, self.history)).await?.changed == 1)
     }
 
     async fn inspect(&self, executor: &mut E, name: &SequenceName) -> Result<Option<SequenceInfo>> {
@@ -136,7 +136,7 @@ impl<E: Executor + Send> Dialect<E> for Calls {
         let info = SequenceInfo::new(name.clone(), bounds);
         let insert = self.table.insert(&info, self.history);
         let mut duplicates = 0;
-        while let Err(fault) = try_write(executor, &insert).await {
+        while let Err(fault) = self.history.try_write(executor, &insert).await {
             if !is_duplicate(&fault) || duplicates >= DUPLICATES {
                 return Err(failed(fault, to_write::<E>()));
             }
@@ -160,8 +160,8 @@ impl<E: Executor + Send> Dialect<E> for Calls {
             after.apply(&change)?;
             // An UPDATE without a change looks like a conflict: no rows are changed.
             let same = after == seen.info && (!anew || seen.moved().is_none());
-            let update = self.table.replace(&seen.info, &after, &besides);
-            if same || write(executor, &update).await?.changed == 1 {
+            let update = self.table.replace(&seen.info, &after, &besides, self.history);
+            if same || self.history.write(executor, &update).await?.changed == 1 {
                 return Ok(after);
             }
         }
@@ -170,7 +170,7 @@ impl<E: Executor + Send> Dialect<E> for Calls {
 
     async fn remove(&self, executor: &mut E, name: &SequenceName) -> Result<bool> {
         self.writing::<E>()?;
-        Ok(write(executor, &self.table.delete(name)).await?.changed > 0)
+        Ok(self.history.write(executor, &self.table.delete(name, self.history)).await?.changed > 0)
     }
 
     async fn server(&self, executor: &mut E) -> Result<Option<String>> {

@@ -21,14 +21,14 @@ pub(super) const UNKNOWN_VARIABLE: &str = "1193";
 /// How statements check the server, and the policy if another server wrote a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct History {
-    /// Whether statements check the history.
+    /// Whether statements check the history, and that the server is writable.
     pub(super) looks: bool,
     pub(super) failover: Failover,
 }
 
 impl History {
     /// The history in a transaction of the caller, where the binary log's format is not checked.
-    /// With [`Failover::Allow`] nothing is checked.
+    /// With [`Failover::Allow`] the history is not checked.
     pub(super) fn in_transaction(failover: Failover) -> Self {
         Self { looks: failover != Failover::Allow, failover }
     }

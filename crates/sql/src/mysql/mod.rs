@@ -26,12 +26,14 @@
 //! [`Fault::Uncommitted`](crate::Fault::Uncommitted). If the caller made the pool, the adapter also checks a
 //! connection's state before it sends anything.
 //!
-//! A connection is not reused after a fault for which [`leaves_connection`] is false: after a
-//! failover it may lead to a replica, and the next connection to the primary.
+//! A connection is not reused after a fault for which [`leaves_connection`] is false, nor after
+//! [`Executor::discard`](crate::Executor::discard): after a failover it may lead to a replica, and the next
+//! connection to the primary.
 
 mod adopt;
 mod calls;
 mod classify;
+mod fence;
 mod history;
 mod largest;
 mod records;

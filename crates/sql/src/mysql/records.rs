@@ -8,13 +8,14 @@ use idmill_kit::Mode;
 
 use super::calls::Calls;
 use super::classify::{failed, is_duplicate};
+use super::history::History;
 use super::rows::cursor;
-use super::run::{read, text, try_write, write};
+use super::run::{self, read, text};
 use super::server;
 use super::table::{LONGEST_NAME, Table, hex, within};
 use crate::executor::to_write;
 use crate::rows::{legible, page_of};
-use crate::{Asked, Executor, Row, Witnesses, witness};
+use crate::{Executor, Row, Witnesses, witness};
 
 impl Table {
     /// Returns the statement that creates the table of the records unless it exists. A store with `mode=rwc`
@@ -49,13 +50,14 @@ impl Table {
         Ok(format!("SELECT `name`, `record` FROM {self}{}", within(page)?))
     }
 
-    fn insert_record(&self, name: &SequenceName, record: &str) -> String {
-        format!("INSERT INTO {self} (`name`, `record`) VALUES ({}, {})", hex(name), hex(record))
+    fn insert_record(&self, name: &SequenceName, record: &str, history: History) -> String {
+        let values = history.values(&format!("{}, {}", hex(name), hex(record)));
+        format!("INSERT INTO {self} (`name`, `record`) {values}")
     }
 
-    fn replace_record(&self, name: &SequenceName, seen: &str, wanted: &str) -> String {
-        let (name, seen, wanted) = (hex(name), hex(seen), hex(wanted));
-        format!("UPDATE {self} SET `record` = {wanted} WHERE `name` = {name} AND `record` = {seen}")
+    fn replace_record(&self, name: &SequenceName, seen: &str, wanted: &str, history: History) -> String {
+        let (name, seen, wanted, writable) = (hex(name), hex(seen), hex(wanted), history.writable());
+        format!("UPDATE {self} SET `record` = {wanted} WHERE `name` = {name} AND `record` = {seen}{writable}")
     }
 
     fn decode_record(&self, row: &Row) -> Result<String> {
@@ -84,8 +86,7 @@ impl Calls {
         if self.mode != Mode::Create {
             return Err(witness::never_made(&witness.to_string(), &witness.records_ddl()));
         }
-        let created = try_write(executor, &witness.records_ddl()).await;
-        created.map_err(|fault| failed(fault, Asked::Read))?;
+        run::create(executor, &witness.records_ddl()).await?;
         self.witness(executor).await?.ok_or_else(|| server::unseen(&witness))
     }
 
@@ -96,7 +97,7 @@ impl Calls {
         wanted: &str,
     ) -> Result<bool> {
         let witness = self.witness_made(executor).await?;
-        match try_write(executor, &witness.insert_record(name, wanted)).await {
+        match self.history.try_write(executor, &witness.insert_record(name, wanted, self.history)).await {
             Ok(_) => Ok(true),
             // The record most likely exists. FOR UPDATE reads its latest state, even if a replica answers
             // other reads.
@@ -134,7 +135,8 @@ impl<E: Executor + Send> Witnesses<E> for Calls {
             let kept = found.last().map(|row| witness.decode_record(row)).transpose()?;
             return Ok(kept.as_deref() == Some(seen));
         }
-        Ok(write(executor, &witness.replace_record(name, seen, wanted)).await?.changed == 1)
+        let update = witness.replace_record(name, seen, wanted, self.history);
+        Ok(self.history.write(executor, &update).await?.changed == 1)
     }
 
     async fn list_records(&self, executor: &mut E, page: &Page) -> Result<Records> {

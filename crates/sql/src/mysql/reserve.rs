@@ -20,7 +20,7 @@ use idmill_kit::history::Histories;
 
 use super::classify::{failed, is_duplicate};
 use super::history::History;
-use super::run::{read, text, try_write, write};
+use super::run::{read, text};
 use super::table::{Known, Table};
 use crate::executor::to_write;
 use crate::history::RowHistory;
@@ -65,7 +65,7 @@ impl Reserving<'_> {
             }
             let Some(seen) = read_to_write(executor, self.table, &self.request.name).await? else {
                 let (info, grant) = decide(None, self.request, self.floor)?;
-                match try_write(executor, &self.table.insert(&info, self.history)).await {
+                match self.history.try_write(executor, &self.table.insert(&info, self.history)).await {
                     Ok(_) => {
                         *known = Some(Known::of(&info));
                         return Ok(grant.range);
@@ -99,7 +99,7 @@ impl Reserving<'_> {
                 .map(|sql| (Statement::write(sql, []), (floor.max(1), request.ceiling))),
         };
         let Some((statement, room)) = step else { return Ok(None) };
-        let answer = executor.execute(statement).await;
+        let answer = history.send(executor, statement).await;
         answer
             .and_then(|answer| taken(&answer, request.count, room))
             .map_err(|fault| failed(fault, to_write::<E>()))
@@ -113,8 +113,9 @@ impl Reserving<'_> {
         if room.is_some_and(|(low, high)| (low..=high).contains(&grant.range.start())) {
             return Ok(None);
         }
-        let update = self.table.replace(seen, &after, &self.history.sets()) + &self.history.holds();
-        let done = write(executor, &update).await?.changed == 1;
+        let history = self.history;
+        let update = self.table.replace(seen, &after, &history.sets(), history) + &history.holds();
+        let done = history.write(executor, &update).await?.changed == 1;
         if E::IN_TRANSACTION && !done {
             let message = "an update of a locked row changed nothing; check triggers on the table";
             return Err(failed(Fault::Answer(message.to_owned()), to_write::<E>()));
@@ -132,7 +133,7 @@ impl Reserving<'_> {
     ) -> Result<()> {
         let Self { table, history, .. } = *self;
         let after = history.failover.adopt(seen, histories)?;
-        if write(executor, &table.adopt(seen, &after, histories.was, history)).await?.changed == 1 {
+        if history.write(executor, &table.adopt(seen, &after, histories.was, history)).await?.changed == 1 {
             history.failover.report(&seen.name, histories);
         }
         Ok(())

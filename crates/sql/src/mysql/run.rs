@@ -4,8 +4,10 @@
 use idmill::Result;
 
 use super::classify::failed;
+use super::fence::must_be_writable;
+use super::history::History;
 use crate::executor::{to_read, to_write};
-use crate::{Answer, Executor, Fault, Row, Statement, Value};
+use crate::{Answer, Asked, Executor, Fault, Row, Statement, Value};
 
 /// Runs a statement that reads.
 pub(super) async fn read<E: Executor>(executor: &mut E, sql: &str) -> Result<Vec<Row>> {
@@ -17,15 +19,27 @@ pub(super) async fn try_read<E: Executor>(executor: &mut E, sql: &str) -> Result
     executor.execute(Statement::read(sql, Vec::new())).await.map(|answer| answer.rows)
 }
 
-/// Runs a statement that writes.
-pub(super) async fn write<E: Executor>(executor: &mut E, sql: &str) -> Result<Answer> {
-    let outcome = try_write(executor, sql).await;
-    outcome.map_err(|fault| failed(fault, to_write::<E>()))
+impl History {
+    /// Runs a statement that writes, with the condition [`writable`](Self::writable).
+    pub(super) async fn write<E: Executor>(self, executor: &mut E, sql: &str) -> Result<Answer> {
+        let outcome = self.try_write(executor, sql).await;
+        outcome.map_err(|fault| failed(fault, to_write::<E>()))
+    }
+
+    /// Like [`write`](Self::write), but returns the fault.
+    pub(super) async fn try_write<E: Executor>(self, executor: &mut E, sql: &str) -> Result<Answer, Fault> {
+        self.send(executor, Statement::write(sql, Vec::new())).await
+    }
 }
 
-/// Like [`write`], but returns the fault.
-pub(super) async fn try_write<E: Executor>(executor: &mut E, sql: &str) -> Result<Answer, Fault> {
-    executor.execute(Statement::write(sql, Vec::new())).await
+/// Creates a table, unless the server is read-only.
+pub(super) async fn create<E: Executor>(executor: &mut E, ddl: &str) -> Result<()> {
+    let created = async {
+        must_be_writable(executor).await?;
+        executor.execute(Statement::write(ddl, Vec::new())).await
+    };
+    // Classify this as a read: if the outcome is unknown, the next read shows it.
+    created.await.map(drop).map_err(|fault| failed(fault, Asked::Read))
 }
 
 /// Returns text, or bytes that are valid UTF-8.

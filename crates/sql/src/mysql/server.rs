@@ -7,7 +7,7 @@ use idmill_kit::Mode;
 use idmill_kit::mode::NEVER_MADE;
 
 use super::classify::failed;
-use super::run::{read, text, try_read, try_write, unsigned};
+use super::run::{self, read, text, try_read, unsigned};
 use super::table::{EARLIER_LAYOUT, LAYOUT, RECORDS_LAYOUT, Table};
 use crate::{Asked, Executor, Fault, Row, witness};
 
@@ -138,8 +138,7 @@ async fn create<E: Executor>(executor: &mut E, table: &Table, mode: Mode, place:
         let message = format!("there is no table `{name}` at {place}; {NEVER_MADE}");
         return Err(Error::new(ErrorKind::NotFound, message));
     }
-    // Classify this as a read: if the outcome is unknown, the next read shows it.
-    try_write(executor, &table.ddl()).await.map_err(|fault| failed(fault, Asked::Read))?;
+    run::create(executor, &table.ddl()).await?;
     if exists(executor, table).await? {
         return Ok(());
     }

@@ -202,7 +202,7 @@ impl Table {
             "UPDATE {self} SET `next` = LAST_INSERT_ID(`next`) + ?{} WHERE `name` = ? AND `next` >= ? AND `next` <= ? \
              AND `start` = ? AND `max` = ? AND `incarnation` = ? AND `epoch` = ? AND `format` = {FORMAT}{}",
             history.sets(),
-            history.holds()
+            history.writable() + &history.holds()
         );
         let (bounds, identity) = (known.bounds, known.identity);
         let numbers = [low, high, bounds.start(), bounds.max(), identity.incarnation, identity.epoch];
@@ -219,7 +219,7 @@ impl Table {
         let update = format!(
             "UPDATE {self} SET `next` = LAST_INSERT_ID(`next`) + {count}{sets} WHERE `name` = {name}"
         );
-        let holds = history.holds();
+        let holds = history.writable() + &history.holds();
         // Subtract as decimals: an unsigned subtraction can fail, and its result depends on `sql_mode`.
         let left = "CAST(`max` AS DECIMAL(20)) - CAST(`next` AS DECIMAL(20))";
         let whole = format!("`next` >= `start` AND `incarnation` > 0 AND `format` = {FORMAT}");
@@ -231,15 +231,22 @@ impl Table {
 
     /// Writes `after` if the row is still as in `seen`. If `after` equals `seen`, no rows count as changed,
     /// unless the assignments in `besides` change the row.
-    pub(super) fn replace(&self, seen: &SequenceInfo, after: &SequenceInfo, besides: &str) -> String {
+    pub(super) fn replace(
+        &self,
+        seen: &SequenceInfo,
+        after: &SequenceInfo,
+        besides: &str,
+        history: History,
+    ) -> String {
         format!(
-            "UPDATE {self} SET `next` = {}, `max` = {}, `epoch` = {}{besides} WHERE `name` = {} AND `next` <=> {} AND {}",
+            "UPDATE {self} SET `next` = {}, `max` = {}, `epoch` = {}{besides} WHERE `name` = {} AND `next` <=> {} AND {}{}",
             nullable(after.next),
             after.bounds.max(),
             after.identity.epoch,
             hex(&seen.name),
             nullable(seen.next),
-            Known::of(seen).unchanged()
+            Known::of(seen).unchanged(),
+            history.writable()
         )
     }
 
@@ -252,13 +259,13 @@ impl Table {
         was: &str,
         history: History,
     ) -> String {
-        format!("{} AND `history` = {}", self.replace(seen, after, &history.sets()), hex(was))
+        format!("{} AND `history` = {}", self.replace(seen, after, &history.sets(), history), hex(was))
     }
 
     pub(super) fn insert(&self, info: &SequenceInfo, history: History) -> String {
         let (bounds, identity) = (info.bounds, info.identity);
-        format!(
-            "INSERT INTO {self} ({COLUMNS}, `history`) VALUES ({}, {}, {}, {}, {}, {}, {FORMAT}, {})",
+        let values = format!(
+            "{}, {}, {}, {}, {}, {}, {FORMAT}, {}",
             hex(&info.name),
             nullable(info.next),
             bounds.start(),
@@ -266,11 +273,12 @@ impl Table {
             identity.incarnation,
             identity.epoch,
             history.value()
-        )
+        );
+        format!("INSERT INTO {self} ({COLUMNS}, `history`) {}", history.values(&values))
     }
 
-    pub(super) fn delete(&self, name: &SequenceName) -> String {
-        format!("DELETE FROM {self} WHERE `name` = {}", hex(name))
+    pub(super) fn delete(&self, name: &SequenceName, history: History) -> String {
+        format!("DELETE FROM {self} WHERE `name` = {}{}", hex(name), history.writable())
     }
 
     /// Moves `next` back to the start of the rest, if nothing was reserved after it and no other
@@ -289,7 +297,7 @@ impl Table {
             hex(&back.name),
             identity.incarnation,
             identity.epoch,
-            history.holds()
+            history.writable() + &history.holds()
         )
     }
 }

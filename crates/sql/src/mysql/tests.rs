@@ -7,6 +7,7 @@ use idmill::store::{Bounds, Change, GiveBack, Page, Reserve, SequenceInfo};
 use idmill::{ErrorKind, IdRange, Result, SequenceName};
 use idmill_kit::Mode;
 
+use super::fence::WRITABLE;
 use super::{Calls, Draws, Table, must_be_durable, settings, whole};
 use crate::{Answer, Dialect, EngineError, Executor, Fault, InTransaction, Row, Statement, Value, Witnesses};
 
@@ -20,11 +21,15 @@ struct Told<const IN_TRANSACTION: bool> {
     /// Answers after the script has ended; without it, a further statement panics.
     always: Option<fn(&Statement<'_>) -> Answer>,
     asked: Vec<String>,
+    /// Whether `read_only` is set. The query for it is answered outside the script.
+    read_only: bool,
+    discarded: bool,
 }
 
 impl<const IN_TRANSACTION: bool> Told<IN_TRANSACTION> {
     fn new(answers: impl IntoIterator<Item = Reply>) -> Self {
-        Self { answers: answers.into_iter().collect(), always: None, asked: Vec::new() }
+        let answers = answers.into_iter().collect();
+        Self { answers, always: None, asked: Vec::new(), read_only: false, discarded: false }
     }
 }
 
@@ -32,11 +37,18 @@ impl<const IN_TRANSACTION: bool> Executor for Told<IN_TRANSACTION> {
     const IN_TRANSACTION: bool = IN_TRANSACTION;
 
     async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
+        if statement.sql == format!("SELECT {WRITABLE}") {
+            return Ok(Answer::rows(vec![texts(&[if self.read_only { "0" } else { "1" }])]));
+        }
         assert_eq!(statement.writes, !statement.sql.starts_with("SELECT"), "{}", statement.sql);
         self.asked.push(whole(&statement).into_owned());
         let reply = self.answers.pop_front().map(|reply| reply.0);
         let always = self.always.map(|answer| Ok(answer(&statement)));
         reply.or(always).unwrap_or_else(|| panic!("no scripted answer for: {}", statement.sql))
+    }
+
+    fn discard(&mut self) {
+        self.discarded = true;
     }
 }
 
@@ -388,4 +400,31 @@ async fn row_of_another_server_is_adopted_once_if_unchanged() {
     // The row was last written by this server, so it is not adopted.
     let (calls, mut server) = opened([of("server 2"), changed(1, 11)]).await;
     assert_eq!(calls.reserve(&mut server, &request(10)).await.unwrap().range, IdRange::new(11, 10).unwrap());
+}
+
+/// A user with `SUPER` writes on a server with `read_only`, so each statement has that condition.
+#[tokio::test]
+async fn no_write_is_sent_to_a_read_only_server() {
+    let there = || [found([texts(&["InnoDB"])]), layout(&[("name", "varbinary"), ("record", "varbinary")])];
+    let grants = [nothing(), changed(1, 0), changed(0, 0), changed(0, 0), changed(0, 0), found([row(11)])];
+    let rest =
+        [changed(0, 0), changed(0, 0)].into_iter().chain(there()).chain([changed(0, 0), changed(0, 0)]);
+    let (calls, mut server) = opened(grants.into_iter().chain(rest)).await;
+    let identity = calls.reserve(&mut server, &request(10)).await.unwrap().identity;
+    server.read_only = true;
+    let (bounds, back) = (Bounds::of::<u64>(), GiveBack::new(name(), identity, IdRange::new(1, 1).unwrap()));
+    let errors = [
+        calls.reserve(&mut server, &request(10)).await.unwrap_err(),
+        calls.give_back(&mut server, &back).await.unwrap_err(),
+        calls.create(&mut server, &name(), bounds).await.unwrap_err(),
+        calls.set(&mut server, &name(), Change::new().next(50)).await.unwrap_err(),
+        calls.remove(&mut server, &name()).await.unwrap_err(),
+        calls.swap_record(&mut server, &name(), None, "b").await.unwrap_err(),
+        calls.swap_record(&mut server, &name(), Some("a"), "b").await.unwrap_err(),
+    ];
+    assert!(errors.iter().all(|error| error.kind() == ErrorKind::Unavailable), "{errors:?}");
+    assert!(errors.iter().all(|error| error.to_string().contains("`read_only` is set")), "{errors:?}");
+    let writes = server.asked.iter().filter(|asked| !asked.starts_with("SELECT"));
+    assert!(writes.clone().all(|asked| asked.contains(WRITABLE)), "{writes:?}");
+    assert!(server.answers.is_empty() && server.discarded);
 }

@@ -3,8 +3,8 @@
 use futures_util::future::join_all;
 use idmill::IdRange;
 use idmill::store::{Change, GiveBack};
-use idmill_kit::Target as _;
-use idmill_mysql::driver::TxOpts;
+use idmill_kit::{Mode, Target as _};
+use idmill_mysql::driver::{PoolConstraints, PoolOpts, TxOpts};
 use idmill_mysql::{Failover, InTransaction};
 use idmill_testing::{eventually, holds};
 
@@ -132,6 +132,64 @@ async fn history_adopted_in_a_transaction_rolls_back_with_it() {
         if committed { tx.commit().await.unwrap() } else { tx.rollback().await.unwrap() }
     }
     assert_eq!(reserve(&open_with(&replica, "").await, "s", 1).await.unwrap(), (133, 1));
+}
+
+/// A user with `SUPER` writes in spite of `read_only`, which fences a former primary.
+#[tokio::test]
+async fn fenced_primary_grants_no_ids_to_a_superuser() {
+    let Some((primary, replica)) = promoted(&["s"]).await else { return };
+    let allow = "&failover=allow";
+    let pooled = pool(primary.address(), |options| options);
+    let stores =
+        [open_with(&primary, allow).await, MysqlStore::over(&pooled, "t", Mode::Create).await.unwrap()];
+    for (store, first) in stores.iter().zip([81, 82]) {
+        assert_eq!(reserve(store, "s", 1).await.unwrap(), (first, 1));
+    }
+    let identity = inspect(&stores[0], "s").await.identity;
+    let mut root = root(primary.address()).await;
+    run(&mut root, &["SET GLOBAL read_only = 1"]).await;
+    assert_eq!(reserve(&open_with(&replica, allow).await, "s", 5).await.unwrap(), (31, 5));
+    for store in &stores {
+        // A sequence that exists, and one that the reserve would create.
+        for sequence in ["s", "new"] {
+            assert_eq!(refused(store, sequence, "`read_only` is set").await, ErrorKind::Unavailable);
+        }
+        let back = GiveBack::new(name("s"), identity, IdRange::new(82, 1).unwrap());
+        for error in [
+            store.give_back(&back).await.unwrap_err(),
+            store.set(&name("s"), Change::new().next(500)).await.unwrap_err(),
+            store.create(&name("new"), bounds(1, 9)).await.unwrap_err(),
+            store.remove(&name("s")).await.unwrap_err(),
+            store.swap_record(&name("s"), None, "record").await.unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        }
+    }
+    let error = MysqlStore::open(&url(primary.address(), "other", allow)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "a table is not created: {error}");
+    for failover in [Failover::Refuse, Failover::Allow] {
+        let mut tx = pooled.start_transaction(TxOpts::default()).await.unwrap();
+        let draws = InTransaction::<i64>::new("s").unwrap().table("t").unwrap().failover(failover);
+        assert_eq!(draws.next(&mut tx).await.unwrap_err().kind(), ErrorKind::Unavailable);
+        tx.rollback().await.unwrap();
+    }
+    run(&mut root, &["SET GLOBAL read_only = 0"]).await;
+    assert_eq!(reserve(&stores[0], "s", 1).await.unwrap(), (83, 1));
+}
+
+/// Replicas must not evaluate the condition of a logged statement, so a query comes first. The connection
+/// that led to a fenced server is closed.
+#[tokio::test]
+async fn fence_is_found_with_statement_logging_too() {
+    let Some(engine) = numbered(1, "STATEMENT").await else { return };
+    let single = PoolOpts::default().with_constraints(PoolConstraints::new(1, 1).unwrap());
+    let pool = pool(engine.address(), |options| options.pool_opts(single));
+    let store = MysqlStore::over(&pool, "t", Mode::Create).await.unwrap();
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
+    let before = pool.get_conn().await.unwrap().id();
+    run(&mut root(engine.address()).await, &["SET GLOBAL read_only = 1"]).await;
+    assert_eq!(refused(&store, "s", "`read_only` is set").await, ErrorKind::Unavailable);
+    assert_ne!(pool.get_conn().await.unwrap().id(), before);
 }
 
 /// A replica that executes the same statement has another server id: the condition fails, and the replica's
