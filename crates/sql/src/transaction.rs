@@ -145,7 +145,8 @@ impl<T: Id, D: FailsOver, L> InTransaction<T, D, L> {
 
 impl<T: Id, L> InTransaction<T, crate::postgres::Calls, L> {
     /// Sets the schema of the table. By default, the table is resolved by the `search_path` of the
-    /// transaction.
+    /// transaction, and a second relation of its name on the path is a
+    /// [`Conflict`](idmill::ErrorKind::Conflict).
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
@@ -173,7 +174,8 @@ impl<T: Id, D: Draws, L: Library> InTransaction<T, D, L> {
     /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0, the next id is below the type's
     ///   smallest, or the connection is not in a transaction that its library began;
     /// - [`Conflict`](idmill::ErrorKind::Conflict) if the sequence was last written by another server, see
-    ///   [`failover`](Self::failover), or if the table is not idmill's or the transaction had already ended;
+    ///   [`failover`](Self::failover), if the `search_path` leads to two tables, or if the table is not
+    ///   idmill's or the transaction had already ended;
     /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if the transaction has to be restarted or
     ///   the server is unreachable;
     /// - [`NotFound`](idmill::ErrorKind::NotFound) if there is no table;

@@ -36,13 +36,14 @@ pub async fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count:
     InTransaction::new(name)?.reserve(transaction, count).await
 }
 
-/// Returns the statement that draws from a sequence inside a transaction of any other driver. Parameters: the
-/// name, as `text`, and the number of ids, at least 1, as `bigint`. It returns one row with the first id, as
-/// `bigint`. It returns no row if the sequence does not exist, has too few ids left, or was last written on
-/// another cluster or timeline. The rules of [`InTransaction`] apply, except that nothing is created.
+/// Returns the statement that draws from a sequence inside a transaction of any other driver. The statement
+/// names the schema, since the `search_path` of a transaction could lead to a clone of the table. Parameters:
+/// the name, as `text`, and the number of ids, at least 1, as `bigint`. It returns one row with the first id,
+/// as `bigint`. It returns no row if the sequence does not exist, has too few ids left, or was last written
+/// on another cluster or timeline. The rules of [`InTransaction`] apply, except that nothing is created.
 ///
 /// ```
-/// let sql = idmill_postgres::next_in_sql("idmill_sequences")?;
+/// let sql = idmill_postgres::next_in_sql("public", "idmill_sequences")?;
 /// // With sqlx:
 /// // let draw = sqlx::query_scalar(AssertSqlSafe(sql)).bind("invoices").bind(1_i64);
 /// // let first: Option<i64> = draw.fetch_optional(&mut *tx).await?;
@@ -51,9 +52,9 @@ pub async fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count:
 /// ```
 ///
 /// # Errors
-/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid table name.
-pub fn next_in_sql(table: &str) -> Result<String> {
-    Ok(Table::new(None, table)?.published())
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
+pub fn next_in_sql(schema: &str, table: &str) -> Result<String> {
+    Ok(Table::new(Some(schema), table)?.published())
 }
 
 /// Draws ids of a sequence inside the caller's own transactions.

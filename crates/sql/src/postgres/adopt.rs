@@ -8,6 +8,7 @@ use idmill_kit::history::{Failover, Histories};
 use super::calls::Calls;
 use super::history::History;
 use super::open::find;
+use super::place::must_see_all;
 use super::rows::{self, asks};
 use super::run::read;
 use super::table::Table;
@@ -29,13 +30,14 @@ pub async fn refused<E: Executor>(executor: &mut E, table: Table) -> Result<Vec<
     };
     let table = find(executor, table, Mode::ReadOnly).await?;
     let rows = read(executor, &table.select_moved(here), [Page::LIMIT.to_string().into()]).await?;
+    must_see_all(executor, &table).await?;
     Ok(rows.iter().filter_map(|row| refusal([0, 1, 2].map(|column| row.text(column)))).collect())
 }
 
 impl Calls {
-    /// Reads a row that a reserve did not match. Returns the row, and whether another history was
-    /// the reason. If the policy allows it, this process or another has then adopted the row, and
-    /// the caller tries again.
+    /// Reads a row that a reserve did not match. Returns the row, and whether another history was the reason.
+    /// If the policy allows it, this process or another has then adopted the row, and the caller tries again,
+    /// unless row-level security hides the row from UPDATE.
     pub(super) async fn look_again<E: Executor>(
         &self,
         executor: &mut E,
@@ -46,15 +48,17 @@ impl Calls {
             return Ok((self.look(executor, &request.name).await?, false));
         };
         let rows = read(executor, &self.table.select_history(here), [request.name.as_str().into()]).await?;
-        let Some(row) = rows.first() else { return Ok((None, false)) };
+        let Some(row) = rows.first() else {
+            return must_see_all(executor, &self.table).await.map(|()| (None, false));
+        };
         let [was, here] = [WAS_AT, WAS_AT + 1].map(|column| row.text(column).map(str::to_owned));
         let seen = RowHistory { info: rows::decode(row)?, was, here };
         let moved = seen.moved();
         if let Some(histories) = moved {
             self.adopt(executor, &seen.info, histories, timeout).await?;
         }
-        let adopted = moved.is_some();
-        Ok((Some(seen.info), adopted))
+        let moved = moved.is_some();
+        Ok((Some(seen.info), moved))
     }
 
     /// Moves the row to the current history, if the row and its history are still as they were

@@ -14,6 +14,7 @@ use idmill_kit::{Mode, history};
 use super::durable::{DURABLE_AT, Keeps};
 use super::history::{History, server};
 use super::open::{find, must_sync};
+use super::place::{must_be_only, must_see_all};
 use super::rows::{self, asks, of_page};
 use super::run::{TRIES, crowded, read, write};
 use super::table::Table;
@@ -136,12 +137,13 @@ impl Calls {
             if let Some(row) = self.write(executor, statement).await?.first() {
                 return rows::granted(row, request);
             }
-            let (seen, adopted) = self.look_again(executor, request, timeout).await?;
-            if adopted {
-                continue;
-            }
+            must_be_only(executor, table).await?;
+            let (seen, moved) = self.look_again(executor, request, timeout).await?;
             if stuck.is_at(seen.as_ref()) {
                 return Err(hidden());
+            }
+            if moved {
+                continue;
             }
             let missing = seen.is_none();
             let (info, grant) = decide(seen, request, floor)?;
@@ -165,7 +167,10 @@ impl Calls {
     ) -> Result<Option<SequenceInfo>> {
         let found = read(executor, &self.table.select(), [name.as_str().into()]).await;
         let found = found.map_err(|error| self.located(error))?;
-        found.first().map(rows::decode).transpose()
+        let Some(row) = found.first() else {
+            return must_see_all(executor, &self.table).await.map(|()| None);
+        };
+        rows::decode(row).map(Some)
     }
 
     /// Adds a row whose last reserve began at `from`, and returns it as stored; `None` if a row of this name
@@ -269,6 +274,7 @@ impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
     async fn list(&self, executor: &mut E, page: &Page) -> Result<Listing> {
         let found = read(executor, &self.table.select_page(), of_page(page)).await;
         let found = found.map_err(|error| self.located(error))?;
+        must_see_all(executor, &self.table).await?;
         Ok(listing(page, &found, rows::cursor, rows::decode))
     }
 
@@ -290,7 +296,12 @@ impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
     }
 
     async fn remove(&self, executor: &mut E, name: &SequenceName) -> Result<bool> {
-        self.wrote(executor, Statement::write(self.writing::<E>()?.delete(), asks(&[name]))).await
+        let table = self.writing::<E>()?;
+        let removed = self.wrote(executor, Statement::write(table.delete(), asks(&[name]))).await?;
+        if !removed {
+            must_see_all(executor, table).await?;
+        }
+        Ok(removed)
     }
 }
 

@@ -12,15 +12,13 @@ use crate::{Executor, Row};
 /// as SQL writes it; the column. The two halves of a numeric's modifier are its precision and its scale.
 const LOOK: &str = "SELECT to_regclass($1)::text, format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL), \
      CASE WHEN m.modifier >= 4 THEN greatest(0, ((m.modifier - 4) >> 16) - ((((m.modifier - 4) & 2047) # 1024) - 1024))::text END, \
-     CASE WHEN c.relkind IN ('v', 'm') THEN 'view' WHEN c.relrowsecurity AND NOT coalesce(r.rolsuper OR r.rolbypassrls, false) \
-      AND (c.relforcerowsecurity OR NOT pg_has_role(c.relowner, 'USAGE')) THEN 'policy' END, \
+     CASE WHEN c.relkind IN ('v', 'm') THEN 'view' WHEN row_security_active(c.oid) THEN 'policy' END, \
      CASE WHEN a.attidentity <> '' THEN 'nextval(' || quote_literal(pg_get_serial_sequence($1, $2)) || ')' ELSE pg_get_expr(d.adbin, d.adrelid) END \
      FROM (SELECT 1) AS one LEFT JOIN pg_catalog.pg_class c ON c.oid = to_regclass($1) \
      LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = $2 AND a.attnum > 0 AND NOT a.attisdropped \
      LEFT JOIN pg_catalog.pg_type t ON t.oid = a.atttypid \
      LEFT JOIN LATERAL (SELECT CASE WHEN t.typbasetype <> 0 THEN t.typtypmod ELSE a.atttypmod END AS modifier) m ON true \
-     LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum \
-     LEFT JOIN pg_catalog.pg_roles r ON r.rolname = current_user";
+     LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum";
 
 /// Returns the largest id in a column.
 ///

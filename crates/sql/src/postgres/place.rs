@@ -7,6 +7,7 @@
 use idmill::{Error, ErrorKind, Result};
 
 use super::run::read;
+use super::table::Table;
 use crate::{Executor, Row};
 
 /// The schemas to search, in order, and the relation of this name in each: its kind, its columns,
@@ -73,16 +74,46 @@ pub async fn look<E: Executor>(executor: &mut E, schema: Option<&str>, name: &st
         (0, None) => Err(no_schema(schema)),
         (0, Some(first)) => Ok(Place::Nowhere { schema: first.text(0).unwrap_or_default().to_owned() }),
         (1, _) => Ok(Place::There(found.remove(0))),
-        _ => {
-            let schemas: Vec<_> = found.iter().map(|relation| format!("{:?}", relation.schema)).collect();
-            let message = format!(
-                "{name:?} is in several schemas of the search_path, {}; name the right one with \
-                 `schema=NAME` (`schema(NAME)` in code)",
-                schemas.join(" and ")
-            );
-            Err(Error::new(ErrorKind::Conflict, message))
-        }
+        _ => Err(in_several(name, found.iter().map(|relation| relation.schema.as_str()))),
     }
+}
+
+/// Checks that the path leads to only one relation of the table's name, unless the schema is known.
+pub(super) async fn must_be_only<E: Executor>(executor: &mut E, table: &Table) -> Result<()> {
+    if table.schema().is_some() {
+        return Ok(());
+    }
+    let rows = read(executor, &table.namesakes(), []).await?;
+    if rows.len() > 1 {
+        Err(in_several(table.name(), rows.iter().filter_map(|row| row.text(0))))
+    } else {
+        Ok(())
+    }
+}
+
+fn in_several<'a>(name: &str, schemas: impl Iterator<Item = &'a str>) -> Error {
+    let schemas: Vec<_> = schemas.map(|schema| format!("{schema:?}")).collect();
+    let message = format!(
+        "{name:?} is in several schemas of the search_path, {}; name the right one with `schema=NAME` \
+         (`schema(NAME)` in code)",
+        schemas.join(" and ")
+    );
+    Error::new(ErrorKind::Conflict, message)
+}
+
+/// Checks that row-level security hides no rows of the table from this user. Without this check, a hidden row
+/// would be taken for a missing one. Poolers share sessions, so `row_security` is not set instead.
+pub(super) async fn must_see_all<E: Executor>(executor: &mut E, table: &Table) -> Result<()> {
+    let active = read(executor, "SELECT row_security_active($1)::text", [table.sql().into()]).await?;
+    if active.first().and_then(|row| row.text(0)) != Some("true") {
+        return Ok(());
+    }
+    let message = format!(
+        "row-level security may hide rows of {} from this user; give the user BYPASSRLS, or disable it on \
+         this table",
+        table.sql()
+    );
+    Err(Error::new(ErrorKind::Denied, message))
 }
 
 fn no_schema(schema: Option<&str>) -> Error {

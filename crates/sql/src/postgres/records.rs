@@ -7,7 +7,7 @@ use idmill_kit::Mode;
 use super::calls::Calls;
 use super::durable::WRITTEN;
 use super::open::run_ddl;
-use super::place::{Place, look};
+use super::place::{Place, look, must_see_all};
 use super::rows::{asks, cursor, name, of_page};
 use super::run::{TRIES, crowded, read, write};
 use super::table::{LONGEST_NAME, Table, session};
@@ -116,7 +116,10 @@ impl<E: Executor + Clone + Send + Sync> Witnesses<E> for Calls {
     async fn record(&self, executor: &mut E, name: &SequenceName) -> Result<Option<String>> {
         let Some(witness) = self.witness(executor).await? else { return Ok(None) };
         let found = read(executor, &witness.select_record(), [name.as_str().into()]).await?;
-        found.first().map(|row| witness.decode_record(row)).transpose()
+        let Some(row) = found.first() else {
+            return must_see_all(executor, &witness).await.map(|()| None);
+        };
+        witness.decode_record(row).map(Some)
     }
 
     async fn swap_record(
@@ -143,6 +146,7 @@ impl<E: Executor + Clone + Send + Sync> Witnesses<E> for Calls {
     async fn list_records(&self, executor: &mut E, page: &Page) -> Result<Records> {
         let Some(witness) = self.witness(executor).await? else { return Ok(Records::default()) };
         let found = read(executor, &witness.select_records(), of_page(page)).await?;
+        must_see_all(executor, &witness).await?;
         Ok(page_of(page, &found, cursor, |row| witness.decode_record(row)))
     }
 }

@@ -32,7 +32,8 @@ const ADDED: &str = "history text";
 const ROW: &str = "s.name::text, s.next::text, s.start::text, s.max::text, s.incarnation::text, s.epoch::text, \
                    s.format::text, s.reserved_from::text";
 
-/// A table in its schema. The names were checked, since they become part of the SQL.
+/// A table in its schema. The names were checked, since they become part of the SQL. A store finds the schema
+/// once. In a transaction of the caller, a table without a schema must be the only one of its name on the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     schema: Option<Box<str>>,
@@ -127,11 +128,30 @@ impl Table {
         format!(
             "UPDATE {} AS s SET reserved_from = s.next, \
              next = LEAST(s.next + $2::numeric, LEAST(s.max, $3::numeric) + 1){} \
-             WHERE s.name = $1 AND s.format = {FORMAT} AND s.next <= LEAST(s.max, $3::numeric){exactly}{} AND {set} \
+             WHERE s.name = $1 AND s.format = {FORMAT} AND s.next <= LEAST(s.max, $3::numeric){exactly}{}{} AND {set} \
              RETURNING {ROW}, {durable} AS durable, txid_current()::text AS xid",
             self.sql(),
             history.sets_here(),
-            history.holds_here()
+            history.holds_here(),
+            self.is_only()
+        )
+    }
+
+    /// The condition that the path leads to no other relation of this name, to append to other conditions. A
+    /// clone in another schema would begin at the first ids again.
+    fn is_only(&self) -> String {
+        if self.schema.is_some() {
+            return String::new();
+        }
+        format!(" AND (SELECT count(*) = 1 FROM ({}) AS path)", self.namesakes())
+    }
+
+    /// Selects the schemas of the path, including the temporary one, that have a relation of this name.
+    pub(super) fn namesakes(&self) -> String {
+        format!(
+            "SELECT n.nspname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+             WHERE c.relname = '{}' AND n.nspname = ANY (pg_catalog.current_schemas(true))",
+            self.name
         )
     }
 

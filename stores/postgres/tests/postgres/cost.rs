@@ -32,8 +32,8 @@ async fn a_reserve_is_one_round_trip_and_is_kept_prepared() {
     let proxy = proxy.start().await.unwrap();
     let url = url(&engine, "").replace(&direct, &proxy.address().to_string());
     let store = PostgresStore::open(&url).await.unwrap();
-    // Reserve, read the missing row, create it.
-    assert_eq!(counted(&sent, async { drop(reserve(&store, "s'\\", 1).await) }).await, (3, 0));
+    // Reserve, read the missing row, check that the row is not hidden, create it.
+    assert_eq!(counted(&sent, async { drop(reserve(&store, "s'\\", 1).await) }).await, (4, 0));
     // The second reserve is the last that is planned: the session reads the cluster's identifier and prepares
     // the statement.
     assert_eq!(counted(&sent, async { drop(reserve(&store, "s'\\", 1).await) }).await, (3, 0));

@@ -138,7 +138,7 @@ async fn history_adopted_in_a_transaction_rolls_back_with_it() {
     let tx = user.transaction().await.unwrap();
     let error = InTransaction::<i64>::new("s").unwrap().next(&tx).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-    let published = next_in_sql("idmill_sequences").unwrap();
+    let published = next_in_sql("public", "idmill_sequences").unwrap();
     assert!(tx.query_opt(&published, &[&"s", &1_i64]).await.unwrap().is_none());
     // The transaction continues.
     assert_eq!(draws(Failover::Skip(100)).next(&tx).await.unwrap(), 131);

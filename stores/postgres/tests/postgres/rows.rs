@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use idmill::store::{Bounds, GiveBack, Store};
+use idmill::store::{Bounds, Change, GiveBack, Page, Reserve, Store};
 use idmill::{ErrorKind, IdRange, Status};
+use idmill_kit::Target as _;
 use idmill_postgres::driver::Config;
 use idmill_postgres::{Mode, PostgresOptions, PostgresStore};
 use idmill_testing::{eventually, holds};
@@ -233,6 +234,60 @@ async fn store_with_a_config_reconnects() {
         Ok(grant) => grant,
     };
     assert!(first.range.start() > 3);
+}
+
+/// A sequence that a policy hides must not look missing.
+#[tokio::test]
+async fn hidden_rows_are_an_error_and_not_absent() {
+    let Some(engine) = server().await else { return };
+    let store = open(&engine).await;
+    for sequence in ["seen", "hidden"] {
+        reserve(&store, sequence, 3).await.unwrap();
+        store.swap_record(&name(sequence), None, "record").await.unwrap();
+    }
+    let secure = |table: &str| {
+        format!(
+            "GRANT ALL ON {table} TO tenant; ALTER TABLE {table} ENABLE ROW LEVEL SECURITY; \
+             CREATE POLICY visible ON {table} USING (name <> 'hidden')"
+        )
+    };
+    let roles = "CREATE ROLE tenant LOGIN; GRANT EXECUTE ON FUNCTION pg_control_system() TO tenant; ";
+    let tables = ["idmill_sequences", "idmill_witness"].map(secure).join("; ");
+    client(&engine).await.batch_execute(&format!("{roles}{tables}")).await.unwrap();
+    let options = PostgresOptions::parse(&url(&engine, "").replace("//postgres@", "//tenant@")).unwrap();
+    let store = PostgresStore::open_with(options.clone()).await.unwrap();
+    assert_eq!(ids(reserve(&store, "seen", 1).await.unwrap().range), (4, 4));
+    let hidden = name("hidden");
+    for error in [
+        store.list(&Page::default()).await.unwrap_err(),
+        store.inspect(&hidden).await.unwrap_err(),
+        reserve(&store, "hidden", 1).await.unwrap_err(),
+        store.reserve(&Reserve::new(hidden.clone(), 1)).await.unwrap_err(),
+        store.set(&hidden, Change::new().next(9)).await.unwrap_err(),
+        store.remove(&hidden).await.unwrap_err(),
+        store.record(&hidden).await.unwrap_err(),
+        store.list_records(&Page::default()).await.unwrap_err(),
+        options.refused().await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+        assert!(error.to_string().contains("give the user BYPASSRLS"), "{error}");
+    }
+}
+
+/// The row can be read, but not moved to this server's history.
+#[tokio::test]
+async fn row_hidden_from_update_is_not_adopted_for_long() {
+    let Some(engine) = server().await else { return };
+    reserve(&open(&engine).await, "s", 3).await.unwrap();
+    let policy = "CREATE ROLE tenant LOGIN; GRANT EXECUTE ON FUNCTION pg_control_system() TO tenant; \
+                  UPDATE idmill_sequences SET history = 'elsewhere'; GRANT ALL ON idmill_sequences TO tenant; \
+                  ALTER TABLE idmill_sequences ENABLE ROW LEVEL SECURITY; \
+                  CREATE POLICY reads ON idmill_sequences FOR SELECT USING (true)";
+    client(&engine).await.batch_execute(policy).await.unwrap();
+    let tenant = url(&engine, "&failover=allow").replace("//postgres@", "//tenant@");
+    let error = reserve(&PostgresStore::open(&tenant).await.unwrap(), "s", 1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("a policy for UPDATE"), "{error}");
 }
 
 #[cfg(feature = "deadpool")]

@@ -79,7 +79,7 @@ async fn published_sqlx_example_compiles_and_draws() {
     store.create(&name("invoices"), Bounds::new(1, 10).unwrap()).await.unwrap();
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest = package.join("tests/postgres/sqlx/Cargo.toml");
-    let sql = next_in_sql("idmill_sequences").unwrap();
+    let sql = next_in_sql("public", "idmill_sequences").unwrap();
     let url = format!("postgres://postgres@{}/postgres", engine.address());
     let cargo = |arguments: &[&str]| {
         let mut cargo = Command::new(env!("CARGO"));
@@ -101,7 +101,7 @@ async fn published_sql_draws_like_the_driver() {
     let Some(engine) = server().await else { return };
     let store = open(&engine).await;
     let mut client = client(&engine).await;
-    let sql = next_in_sql("idmill_sequences").unwrap();
+    let sql = next_in_sql("public", "idmill_sequences").unwrap();
     let tx = client.transaction().await.unwrap();
     assert!(tx.query_opt(&sql, &[&"s", &1_i64]).await.unwrap().is_none(), "the sequence does not exist yet");
     store.create(&name("s"), Bounds::new(1, 10).unwrap()).await.unwrap();
@@ -111,4 +111,34 @@ async fn published_sql_draws_like_the_driver() {
     assert!(tx.query_opt(&sql, &[&"s", &5_i64]).await.unwrap().is_none(), "four are left");
     tx.commit().await.unwrap();
     assert_eq!(ids(reserve(&store, "s", 9).await.unwrap().range), (7, 10));
+}
+
+/// A clone of the table in another schema, such as one for a tenant, would begin at the first ids again.
+#[tokio::test]
+async fn cloned_table_on_the_path_is_a_conflict() {
+    let Some(engine) = server().await else { return };
+    let store = open(&engine).await;
+    assert_eq!(ids(reserve(&store, "s", 3).await.unwrap().range), (1, 3));
+    let mut client = client(&engine).await;
+    let clone = "CREATE SCHEMA tenant7; CREATE TABLE tenant7.idmill_sequences (LIKE public.idmill_sequences INCLUDING ALL)";
+    client.batch_execute(clone).await.unwrap();
+    let tx = client.transaction().await.unwrap();
+    tx.batch_execute("SET LOCAL search_path = tenant7, public").await.unwrap();
+    for sequence in ["s", "new"] {
+        let error = next_in::<i64>(&tx, sequence).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        assert!(error.to_string().contains("\"public\" and \"tenant7\""), "{error}");
+    }
+    let named = InTransaction::<i64>::new("s").unwrap().schema("public").unwrap();
+    assert_eq!(named.next(&tx).await.unwrap(), 4);
+    let sql = next_in_sql("public", "idmill_sequences").unwrap();
+    assert_eq!(tx.query_one(&sql, &[&"s", &1_i64]).await.unwrap().get::<_, i64>(0), 5);
+    tx.commit().await.unwrap();
+    // A temporary table is found before all schemas of the path.
+    client.batch_execute("CREATE TEMP TABLE idmill_sequences (LIKE public.idmill_sequences)").await.unwrap();
+    let tx = client.transaction().await.unwrap();
+    let error = next_in::<i64>(&tx, "s").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    tx.rollback().await.unwrap();
+    assert_eq!(ids(reserve(&store, "s", 1).await.unwrap().range), (6, 6));
 }
