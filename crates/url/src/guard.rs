@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use idmill::store::{Page, Store, StoreFuture};
 use idmill::{Result, SequenceName};
-use idmill_guard::{Guarded, Ledger, Ledgers, Witness};
+use idmill_guard::{Guarded, Ledger, Ledgers, Witness, Write};
 use idmill_kit::Target;
 use tokio::sync::OnceCell;
 
@@ -62,6 +62,24 @@ impl Witness for Lazily {
         Box::pin(async move { self.opened().await?.swap(name, seen, wanted).await })
     }
 
+    fn read_many<'a>(&'a self, names: &'a [SequenceName]) -> StoreFuture<'a, Vec<Result<Option<Ledger>>>> {
+        Box::pin(async move {
+            match self.opened().await {
+                Ok(witness) => witness.read_many(names).await,
+                Err(error) => vec![Err(error); names.len()],
+            }
+        })
+    }
+
+    fn swap_many<'a>(&'a self, writes: &'a [Write]) -> StoreFuture<'a, Vec<Result<bool>>> {
+        Box::pin(async move {
+            match self.opened().await {
+                Ok(witness) => witness.swap_many(writes).await,
+                Err(error) => vec![Err(error); writes.len()],
+            }
+        })
+    }
+
     fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Ledgers>> {
         Box::pin(async move { self.opened().await?.list(page).await })
     }
@@ -72,9 +90,62 @@ mod tests {
     use super::*;
     use crate::{Schemes, StoreUrl};
     use idmill::ErrorKind;
+    use idmill::store::{Bounds, MemoryStore, Reserve};
+    use idmill_guard::MemoryWitness;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn parse(url: &str) -> Result<StoreUrl> {
         Schemes::default().parse(url)
+    }
+
+    /// Counts the batches that reach the witness.
+    #[derive(Clone, Debug, Default)]
+    struct Counted(MemoryWitness, Arc<AtomicUsize>);
+
+    impl Witness for Counted {
+        fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Ledger>>> {
+            self.0.read(name)
+        }
+
+        fn swap<'a>(
+            &'a self,
+            name: &'a SequenceName,
+            seen: Option<&'a Ledger>,
+            wanted: &'a Ledger,
+        ) -> StoreFuture<'a, Result<bool>> {
+            self.0.swap(name, seen, wanted)
+        }
+
+        fn read_many<'a>(
+            &'a self,
+            names: &'a [SequenceName],
+        ) -> StoreFuture<'a, Vec<Result<Option<Ledger>>>> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.read_many(names)
+        }
+
+        fn swap_many<'a>(&'a self, writes: &'a [Write]) -> StoreFuture<'a, Vec<Result<bool>>> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.swap_many(writes)
+        }
+
+        fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Ledgers>> {
+            self.0.list(page)
+        }
+    }
+
+    /// A file is rewritten and synced once for a batch, not once for each name.
+    #[tokio::test]
+    async fn batch_reaches_a_lazy_witness_as_one() {
+        let (counted, store) = (Counted::default(), Arc::new(MemoryStore::new()));
+        let witness: Arc<dyn Witness> = Arc::new(counted.clone());
+        let opened = OnceCell::new_with(Some(witness));
+        let url = Schemes::default().witness("file:/w").unwrap();
+        let lazy = Lazily { url, store: store.clone(), file: None, opened };
+        let request = |name: &str| Reserve::new(name.parse().unwrap(), 1).create(Bounds::of::<u64>());
+        let granted = Guarded::new(store, lazy).reserve_many(&["a", "b", "c"].map(request)).await;
+        assert!(granted.iter().all(Result::is_ok), "{granted:?}");
+        assert_eq!(counted.1.load(Ordering::Relaxed), 2, "one read and one write");
     }
 
     fn refused(url: &str, remedy: &str) {
