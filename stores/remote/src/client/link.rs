@@ -87,8 +87,8 @@ impl Link {
                 Ok(Err(fault)) => fault,
                 Err(_) => Fault::Silent(self.options.timeout),
             };
-            self.leave(line.server);
             let error = IDMILL.failed(&fault, asked, &self.servers()[line.server]);
+            self.failed(line, &fault, error.status());
             tries -= 1;
             if tries == 0 || error.status() == Status::Permanent || Instant::now() >= until {
                 return Err(error);
@@ -120,6 +120,17 @@ impl Link {
             Said::Failed(fault) => Err(fault.error()),
             said => Ok(said),
         }
+    }
+
+    /// Keeps a connection on which the server replied with an error. After another fault, leaves the server.
+    fn failed(&self, line: Line, fault: &Fault, status: Status) {
+        if !matches!(fault, Fault::Server { .. }) {
+            return self.leave(line.server);
+        }
+        if status != Status::Permanent {
+            self.prefer_after(line.server);
+        }
+        self.keep(line);
     }
 
     fn keep(&self, line: Line) {

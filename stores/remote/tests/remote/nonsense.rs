@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use idmill::store::{Bounds, Capabilities, Durability, Grant, Identity, Reserve, SequenceInfo, Store};
 use idmill::{ErrorKind, IdRange};
@@ -154,6 +155,26 @@ async fn reply_about_another_sequence_is_rejected() {
     let stranger = Stranger::saying(move |request| answer(request.number, said.clone())).await;
     let error = stranger.open().await.inspect(&name("s")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+}
+
+/// The server has read the whole request before it rejects the request.
+#[tokio::test]
+async fn connection_is_kept_after_an_error_reply() {
+    for reply in ["-NOPERM the token lacks the right `reserve`\r\n", "-TRYAGAIN the store is unavailable\r\n"]
+    {
+        let greeted = Arc::new(AtomicUsize::new(0));
+        let counted = greeted.clone();
+        let greeting = move |number| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            answer(number, Said::Capabilities(Capabilities::new(Durability::Disk).shared(true)))
+        };
+        let stranger = Stranger::greeting(greeting, |_| reply.as_bytes().to_vec()).await;
+        let store = stranger.open().await;
+        for _ in 0..3 {
+            assert!(reserve(&store, "s", 1).await.is_err());
+        }
+        assert_eq!(greeted.load(Ordering::Relaxed), 1, "{reply}");
+    }
 }
 
 /// A version mismatch is reported in either direction, and no request is executed.
