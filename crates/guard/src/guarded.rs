@@ -146,8 +146,9 @@ impl Guarded {
     /// this.
     async fn looked(&self, names: &[SequenceName]) -> Vec<Result<Option<Ledger>>> {
         let mut looked = self.witness.read_many(names).await;
-        let is_known = |ledger: &Result<_>| matches!(ledger, Ok(Some(_)));
-        let at = looked.iter().position(is_known).unwrap_or_default();
+        // A ledger that exists is written without a look at the store. A read may fail for one name only.
+        let known = looked.iter().position(|ledger| matches!(ledger, Ok(Some(_))));
+        let at = known.or_else(|| looked.iter().position(Result::is_ok)).unwrap_or_default();
         if let (Some(Ok(seen)), Some(name)) = (looked.get_mut(at), names.get(at)) {
             match self.writable(name, seen.take()).await {
                 Ok(now) => *seen = now,

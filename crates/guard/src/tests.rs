@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Announced, Guarded, MemoryWitness, forget};
+use super::{Announced, Guarded, Ledger, Ledgers, MemoryWitness, Witness, forget};
 use idmill::SequenceName;
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, MemoryStore, Reserve, SequenceInfo, Store, StoreFuture,
+    Bounds, Capabilities, Change, GiveBack, Grant, MemoryStore, Page, Reserve, SequenceInfo, Store,
+    StoreFuture,
 };
 use idmill::{ErrorKind, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -324,6 +325,44 @@ async fn witness_is_tested_before_a_store_without_give_back() {
     assert_eq!(store.reserves(), 1);
     witness.set_read_only(false);
     assert_eq!(starts(&guarded(), 10).await.unwrap(), 11);
+}
+
+/// A witness that cannot read one ledger.
+#[derive(Debug)]
+struct Unreadable(MemoryWitness);
+
+impl Witness for Unreadable {
+    fn read<'a>(&'a self, of: &'a SequenceName) -> StoreFuture<'a, Result<Option<Ledger>>> {
+        if of.as_str() == "broken" {
+            return Box::pin(async { Err(ErrorKind::StoreViolation.into()) });
+        }
+        self.0.read(of)
+    }
+
+    fn swap<'a>(
+        &'a self,
+        of: &'a SequenceName,
+        seen: Option<&'a Ledger>,
+        wanted: &'a Ledger,
+    ) -> StoreFuture<'a, Result<bool>> {
+        self.0.swap(of, seen, wanted)
+    }
+
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Ledgers>> {
+        self.0.list(page)
+    }
+}
+
+#[tokio::test]
+async fn witness_is_tested_although_one_ledger_is_unreadable() {
+    let (store, witness) = (MemoryStore::new(), MemoryWitness::new());
+    store.create(&name(), Bounds::of::<u64>()).await.unwrap();
+    let guarded = Guarded::new(Arc::new(Keeping(store.clone())), Unreadable(witness.clone()));
+    witness.set_read_only(true);
+    let broken = Reserve::new(SequenceName::new("broken").unwrap(), 5).create(Bounds::of::<u64>());
+    let outcomes = guarded.reserve_many(&[broken, orders(5)]).await;
+    assert!(outcomes.iter().all(Result::is_err), "{outcomes:?}");
+    assert_eq!(store.reserves(), 0, "ids that cannot be claimed were reserved");
 }
 
 /// A store in which others revoke the sequence and reserve right after the first grant.
