@@ -312,12 +312,17 @@ impl fmt::Display for Table {
     }
 }
 
-/// Returns the text of a statement, with its values in place of the placeholders.
+/// Returns the text of a statement, with its values in place of the placeholders. The quoted name of a
+/// database may contain `?`.
 pub fn whole<'a>(statement: &'a Statement<'_>) -> Cow<'a, str> {
     if statement.values.is_empty() {
         return Cow::Borrowed(&statement.sql);
     }
-    let mut pieces = statement.sql.split('?');
+    let mut quoted = false;
+    let mut pieces = statement.sql.split(|next| {
+        quoted ^= next == '`';
+        next == '?' && !quoted
+    });
     let mut sql = pieces.next().unwrap_or_default().to_owned();
     for (value, piece) in statement.values.iter().zip(pieces) {
         match value {
@@ -394,6 +399,14 @@ mod tests {
                 .engine()
                 .ends_with("TABLE_SCHEMA = CONVERT(x'656c7365607768657265' USING utf8) AND TABLE_NAME = 't'")
         );
+    }
+
+    #[test]
+    fn question_mark_in_a_database_is_no_placeholder() {
+        let table = Table::new("t").unwrap().within("what?`?");
+        let sql = format!("UPDATE {table} SET `next` = ? WHERE `name` = ?");
+        let statement = Statement::write(sql, [Value::Unsigned(7), Value::Bytes(b"s".to_vec())]);
+        assert_eq!(whole(&statement), "UPDATE `what?``?`.`t` SET `next` = 7 WHERE `name` = x'73'");
     }
 
     #[test]
