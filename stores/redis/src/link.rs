@@ -162,28 +162,39 @@ impl Link {
     /// did not run, is resent.
     pub(crate) async fn run_all(&self, calls: &[Call]) -> Vec<Result<Answer, Fault>> {
         let deadline = self.deadline();
-        let mut answers = self.try_all(calls, deadline).await;
+        let (live, mut answers) = self.try_all(calls, deadline).await;
         let unknown =
             |answer: &Result<Answer, Fault>| matches!(answer, Err(fault) if fault.words().0 == "NOSCRIPT");
         let again: Vec<usize> = (0..answers.len()).filter(|index| unknown(&answers[*index])).collect();
         if !again.is_empty() {
-            // The next connection loads the scripts.
-            if let Some(live) = self.live.get() {
-                self.live.discard(&live);
-            }
+            // The next connection loads the scripts. Another caller may have replaced this one by now.
+            live.inspect(|live| self.live.discard(live));
             let calls: Vec<Call> = again.iter().map(|index| calls[*index].clone()).collect();
-            for (index, answer) in again.into_iter().zip(self.try_all(&calls, deadline).await) {
+            for (index, answer) in again.into_iter().zip(self.try_all(&calls, deadline).await.1) {
                 answers[index] = answer;
             }
         }
         answers
     }
 
-    async fn try_all(&self, calls: &[Call], deadline: Instant) -> Vec<Result<Answer, Fault>> {
-        let live = match self.connected(deadline).await {
-            Ok(live) => live,
-            Err(error) => return vec![Err(Fault::NotSent(error)); calls.len()],
-        };
+    /// Returns the answers, and the connection that they came over.
+    async fn try_all(
+        &self,
+        calls: &[Call],
+        deadline: Instant,
+    ) -> (Option<Arc<Live>>, Vec<Result<Answer, Fault>>) {
+        match self.connected(deadline).await {
+            Ok(live) => (Some(live.clone()), self.try_over(&live, calls, deadline).await),
+            Err(error) => (None, vec![Err(Fault::NotSent(error)); calls.len()]),
+        }
+    }
+
+    async fn try_over(
+        &self,
+        live: &Arc<Live>,
+        calls: &[Call],
+        deadline: Instant,
+    ) -> Vec<Result<Answer, Fault>> {
         let nonces: Vec<u64> = calls.iter().map(|_| self.nonce.fetch_add(1, Ordering::Relaxed)).collect();
         let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
         for (call, nonce) in calls.iter().zip(&nonces) {
@@ -203,10 +214,10 @@ impl Link {
             let timeout = (deadline - Instant::now()) * 3 / 4;
             pipeline.cmd("WAIT").arg(self.terms.replicas).arg(timeout.as_millis().max(1).to_string());
         }
-        let sent = self.send(&live, &pipeline, calls.len() + usize::from(wait), deadline).await;
+        let sent = self.send(live, &pipeline, calls.len() + usize::from(wait), deadline).await;
         let answers = sent.and_then(|values| read_all(values, &nonces, wait));
         answers.unwrap_or_else(|fault| {
-            self.discard_after(&live, &fault);
+            self.discard_after(live, &fault);
             vec![Err(fault); calls.len()]
         })
     }
