@@ -73,6 +73,15 @@ impl fmt::Display for ColumnUrl {
     }
 }
 
+/// Returns the sequence that a default of PostgreSQL draws from, without its schema.
+pub(crate) fn drawn_by(default: &str) -> Option<String> {
+    let literal = default.strip_prefix("nextval('")?;
+    let (name, _) = literal.split_once("'::").or_else(|| literal.rsplit_once('\''))?;
+    // The names have the form of a column's path.
+    let path: ColumnPath = format!("default.{}", name.replace("''", "'")).parse().ok()?;
+    path.parts().last().cloned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,6 +91,20 @@ mod tests {
         let error =
             ColumnUrl::parse(&Schemes::default(), "postgres://app:hunter2@db1/shop").unwrap_err().to_string();
         assert!(error.contains("?column=TABLE.COLUMN") && !error.contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn default_names_its_whole_sequence() {
+        for (default, drawn) in [
+            ("nextval('old_orders_seq'::regclass)", Some("old_orders_seq")),
+            ("nextval('orders'::regclass)", Some("orders")),
+            ("nextval('public.orders')", Some("orders")),
+            (r#"nextval('shop."it''s, or.ders"'::regclass)"#, Some("it's, or.ders")),
+            ("gen_random_uuid()", None),
+            ("lastval('orders')", None),
+        ] {
+            assert_eq!(drawn_by(default).as_deref(), drawn, "{default}");
+        }
     }
 
     #[tokio::test]

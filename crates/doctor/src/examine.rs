@@ -219,8 +219,7 @@ impl Doctor {
     /// Returns whether the default of a column draws from the native sequence, which is allowed.
     fn draws_likewise(&self, name: &SequenceName, default: &str) -> bool {
         let native = |url: &StoreUrl| url.to_string().contains("sequences=native");
-        default.starts_with("nextval(")
-            && default.contains(name.as_str())
+        super::column::drawn_by(default).is_some_and(|drawn| drawn == name.as_str())
             && self.url.as_ref().is_some_and(native)
     }
 
