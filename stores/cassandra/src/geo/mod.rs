@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use idmill::store::{Bounds, Change, Grant, Reserve, SequenceInfo, Store, StoreFuture, exhausted};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
+use idmill_kit::Contention;
 use idmill_shared_cache::datacenter;
 use idmill_shared_cache::datacenter::{
     ClaimStep, Draw, Era, Floor, GlobalRow, Install, Outcome, Prepare, Taken, Token, WindowRow, prepare,
@@ -71,6 +72,7 @@ impl Geo {
     async fn draw(self: &Arc<Self>, request: &Reserve) -> Result<Drawn<Token>> {
         let name = &request.name;
         let mut era = self.hear_of_recalls(request).await?;
+        let mut contest = Contention::new().begin();
         loop {
             let floor = self.knowledge.floor(name);
             let window = self.windows.read(name).await?;
@@ -97,6 +99,7 @@ impl Geo {
                 let low = left.low(self.settings.threshold).filter(|_| self.knowledge.may_refill(name));
                 return Ok(Drawn::Ids { grant: ids.granted(window.era, window.bounds), low });
             }
+            contest.lost(None).await?;
         }
     }
 
