@@ -64,7 +64,7 @@ pub use fill::Fill;
 pub use mode::Mode;
 pub use raise::{create_at, raise};
 pub use refuse::refuse;
-pub use remembered::Remembered;
+pub use remembered::{PerSequence, Remembered};
 pub use row::{Fault, Numbers};
 pub use scheme::{CONNECT_TIMEOUT, Read, Scheme, connect, open};
 pub use shared::SharedConnection;

@@ -6,6 +6,28 @@ use parking_lot::Mutex;
 
 use super::Versioned;
 
+/// The state of a process for each sequence. Holds at least the 32,768 sequences that were used last, and at
+/// most twice that number, since sequences may be used once and never again.
+#[derive(Debug)]
+pub struct PerSequence<V>(Mutex<BoundedMap<V>>);
+
+impl<V> Default for PerSequence<V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<V: Default> PerSequence<V> {
+    /// Reads or changes the state of a sequence, which is the default at first.
+    pub fn with<R>(&self, name: &SequenceName, look: impl FnOnce(&mut V) -> R) -> R {
+        let mut all = self.0.lock();
+        let mut state = all.take(name).unwrap_or_default();
+        let looked = look(&mut state);
+        all.put(name, state);
+        looked
+    }
+}
+
 /// A cache of sequences as last read or written. Holds at least the latest 32,768 sequences.
 #[derive(Debug)]
 pub struct Remembered<V>(Mutex<BoundedMap<Versioned<V>>>);
@@ -49,6 +71,17 @@ mod tests {
     use idmill::store::{Bounds, SequenceInfo};
 
     use super::*;
+
+    #[test]
+    fn state_of_a_used_sequence_is_kept_among_many() {
+        let (all, name) =
+            (PerSequence::<u32>::default(), |n: u32| SequenceName::new(&n.to_string()).unwrap());
+        for n in 1..100_000 {
+            all.with(&name(n), |state| *state = n);
+            assert_eq!(all.with(&name(0), |uses| std::mem::replace(uses, n)), n - 1);
+        }
+        assert_eq!(all.with(&name(1), |state| *state), 0, "it was not used for long");
+    }
 
     #[test]
     fn an_answer_that_came_late_is_not_remembered() {

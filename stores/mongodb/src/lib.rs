@@ -30,7 +30,6 @@ mod reserve;
 mod schema;
 mod transaction;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,8 +42,7 @@ use idmill::store::{
 };
 use idmill::{Operation, Result, SequenceName};
 use idmill_kit::paging;
-use idmill_kit::{Asked, Contention, Fill, Scheme};
-use parking_lot::Mutex;
+use idmill_kit::{Asked, Contention, Fill, PerSequence, Scheme};
 
 use self::classify::failed;
 use self::commands::Commands;
@@ -81,7 +79,7 @@ pub struct MongoStore {
     commands: Commands,
     /// The stored max of each sequence, if it differs from the max in the request. Knowing the stored max
     /// saves two round trips per reserve.
-    maxes: Arc<Mutex<HashMap<SequenceName, u64>>>,
+    maxes: Arc<PerSequence<Option<u64>>>,
     /// Whether a missing collection is an error.
     must_exist: bool,
 }
@@ -131,11 +129,11 @@ impl MongoStore {
     }
 
     async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
-        let hint = self.maxes.lock().get(&request.name).copied();
+        let hint = self.maxes.with(&request.name, |max| *max);
         let grant = reserve::reserve(&self.commands, None, request, hint, Fit::UpTo).await?;
         let expected = hint.unwrap_or_else(|| schema::likely_max(request));
         if grant.bounds.max() != expected {
-            self.maxes.lock().insert(request.name.clone(), grant.bounds.max());
+            self.maxes.with(&request.name, |max| *max = Some(grant.bounds.max()));
         }
         Ok(grant)
     }

@@ -1,6 +1,5 @@
 //! The calls of a store, over any executor.
 
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use idmill::store::{
@@ -9,8 +8,7 @@ use idmill::store::{
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::history::Failover;
-use idmill_kit::{Mode, history};
-use parking_lot::Mutex;
+use idmill_kit::{Mode, PerSequence, history};
 
 use super::classify::{failed, is_duplicate};
 use super::history::{History, UNKNOWN_VARIABLE};
@@ -36,7 +34,7 @@ pub struct Calls {
     pub(super) history: History,
     /// The cached state that every reserve of a sequence is conditional on. The state may be stale: a reserve
     /// whose condition is not met changes nothing.
-    known: Arc<Mutex<HashMap<SequenceName, Known>>>,
+    known: Arc<PerSequence<Option<Known>>>,
     /// The table of the records, once it was found.
     pub(super) witness: Arc<OnceLock<Table>>,
 }
@@ -94,12 +92,12 @@ impl<E: Executor + Send> Dialect<E> for Calls {
 
     async fn reserve(&self, executor: &mut E, request: &Reserve) -> Result<Grant> {
         self.writing::<E>()?;
-        let before = self.known.lock().get(&request.name).copied();
+        let before = self.known.with(&request.name, |known| *known);
         let mut known = before;
         let reserving = Reserving { table: &self.table, history: self.history, request, floor: None };
         let outcome = reserving.run(executor, &mut known).await;
-        if let Some(known) = known.filter(|_| known != before) {
-            self.known.lock().insert(request.name.clone(), known);
+        if known != before {
+            self.known.with(&request.name, |now| *now = known);
         }
         let (range, known) = (outcome?, known.expect("a granted sequence is known"));
         Ok(Grant::new(range, known.identity, known.bounds))

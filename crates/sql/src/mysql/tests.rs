@@ -158,6 +158,22 @@ async fn first_reserve_creates_and_later_ones_are_one_statement() {
     assert!(server.asked[0].ends_with(" FOR UPDATE"));
 }
 
+/// A process may draw from sequences that it never draws from again.
+#[tokio::test]
+async fn state_of_unused_sequences_is_dropped() {
+    let (calls, mut server) = opened([]).await;
+    server.always =
+        Some(|statement| if statement.writes { Answer::changed(1, None) } else { Answer::default() });
+    for n in 0..70_000 {
+        let request = Reserve::new(SequenceName::new(&n.to_string()).unwrap(), 1).create(Bounds::of::<u64>());
+        calls.reserve(&mut server, &request).await.unwrap();
+        server.asked.clear();
+    }
+    let first = Reserve::new(SequenceName::new("0").unwrap(), 1).create(Bounds::of::<u64>());
+    calls.reserve(&mut server, &first).await.unwrap();
+    assert!(server.asked[0].starts_with("SELECT"), "the sequence is still known: {:?}", server.asked);
+}
+
 /// A write that may have been applied is not sent again, and an impossible answer is rejected.
 #[tokio::test]
 async fn a_write_that_failed_is_the_last_statement() {

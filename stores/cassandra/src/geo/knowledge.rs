@@ -1,17 +1,16 @@
 //! In-memory state of a process about its sequences. This state can prevent a grant, but never allows an
 //! additional grant.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use idmill::SequenceName;
+use idmill_kit::PerSequence;
 use idmill_shared_cache::datacenter::{Era, Floor};
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// State by sequence, for each sequence that was used.
+/// State by sequence, for the sequences that were used last.
 #[derive(Debug, Default)]
-pub(super) struct Knowledge(Mutex<HashMap<SequenceName, Known>>);
+pub(super) struct Knowledge(PerSequence<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -47,19 +46,19 @@ impl Knowledge {
     /// Returns whether a check is due. If it is, schedules the next check one interval later, except before
     /// the first check.
     pub(super) fn due(&self, name: &SequenceName, interval: Duration) -> Check {
-        let mut all = self.0.lock();
-        let known = all.entry(name.clone()).or_default();
-        let now = Instant::now();
-        let Some(checked) = &mut known.checked else { return Check::Now };
-        if now - checked.at < interval {
-            return Check::Known(known.era);
-        }
-        checked.at = now;
-        if checked.heard { Check::Now } else { Check::Behind(known.era) }
+        self.with(name, |known| {
+            let now = Instant::now();
+            let Some(checked) = &mut known.checked else { return Check::Now };
+            if now - checked.at < interval {
+                return Check::Known(known.era);
+            }
+            checked.at = now;
+            if checked.heard { Check::Now } else { Check::Behind(known.era) }
+        })
     }
 
     fn with<R>(&self, name: &SequenceName, look: impl FnOnce(&mut Known) -> R) -> R {
-        look(self.0.lock().entry(name.clone()).or_default())
+        self.0.with(name, look)
     }
 
     /// Returns the number of local changes, for `heard`. Call this before the global row is read: `heard`

@@ -20,7 +20,7 @@
 mod list;
 mod qualified;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -29,6 +29,7 @@ use idmill::store::{
     exhausted, not_found,
 };
 use idmill::{Error, ErrorKind, IdRange, Operation, Result, SequenceName};
+use idmill_kit::PerSequence;
 use idmill_sql::postgres::native::{
     CHANGED, Creation, DRAWN_DURABLE_AT, FLUSHED_DURABLE_AT, NativeState, Values, draw_sql, drop_sql,
     flush_sql, see_sql, set_sql,
@@ -38,7 +39,6 @@ use idmill_sql::postgres::{
     must_sync, not_created, quoted, server,
 };
 use idmill_sql::{Asked, Row, Statement, Timeout, Value};
-use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::session::Sessions;
@@ -75,7 +75,7 @@ pub struct NativeSequences {
     mode: Mode,
     /// Serializes the reserves of each sequence, so that all kept ids are below the ids drawn
     /// later.
-    kept: Arc<Mutex<HashMap<SequenceName, Arc<AsyncMutex<Kept>>>>>,
+    kept: Arc<PerSequence<Arc<AsyncMutex<Kept>>>>,
 }
 
 /// The cached state of a sequence.
@@ -160,7 +160,7 @@ impl NativeSequences {
     }
 
     fn kept(&self, name: &SequenceName) -> Arc<AsyncMutex<Kept>> {
-        self.kept.lock().entry(name.clone()).or_default().clone()
+        self.kept.with(name, |kept| kept.clone())
     }
 
     async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
