@@ -197,9 +197,9 @@ mod tests {
         let dir = dir.path();
         let full = "CREATE TABLE t (a); PRAGMA max_page_count = 3";
         let table = [
-            ("busy", busy(dir), Unavailable, "busy_timeout"),
+            ("busy", busy(dir), Unavailable, "own write transaction"),
             ("snapshot", stale_snapshot(dir), Unavailable, "BEGIN IMMEDIATE"),
-            ("locked", locked(), Unavailable, "try again"),
+            ("locked", locked(), Unavailable, "own write transaction"),
             ("full", with(full, "INSERT INTO t VALUES (zeroblob(99999))"), Unavailable, "free space"),
             ("open", Connection::open(dir.join("no/where")).unwrap_err(), Unavailable, "directory"),
             ("read-only", read_only(dir), Denied, "writable"),

@@ -156,7 +156,8 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
              IMMEDIATE"
         }
         (code::BUSY | code::LOCKED, _) => {
-            "another connection holds the lock; try again, or raise `busy_timeout`"
+            "another connection holds the lock; end your thread's own write transaction before a draw, or raise \
+             `busy_timeout`"
         }
         _ if is_for_want_of_room(extended) => ROOM,
         (code::IOERR, _) => "check the disk and its file system",
