@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use idmill::store::{Bounds, Capabilities, Change, Durability, Page, Reserve, Store};
-use idmill::{Result, SequenceName};
+use idmill::{Error, ErrorKind, Result, SequenceName};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -13,6 +13,9 @@ use crate::measuring::{self, millis, nanos};
 use crate::opening;
 use crate::output::{self, digits, pairs, render, settings, table};
 use crate::planning::Workload;
+
+/// The sequence of every check. A user without the right to remove it leaves it behind, and uses it again.
+const SEQUENCE: &str = "idmill-check";
 
 /// The results.
 struct Report {
@@ -34,13 +37,28 @@ struct Tried {
     max_ms: f64,
     /// `null` if the operation succeeded.
     error: Option<String>,
+    #[serde(skip)]
+    kind: Option<ErrorKind>,
+}
+
+impl Tried {
+    fn result(&self) -> &'static str {
+        match self.kind {
+            None => "ok",
+            Some(_) if self.has_failed() => "FAILED",
+            Some(_) => "no right",
+        }
+    }
+
+    /// Whether draws would fail too. They do not need the right to remove.
+    fn has_failed(&self) -> bool {
+        self.kind.is_some_and(|kind| self.operation != "remove" || kind != ErrorKind::Denied)
+    }
 }
 
 pub(super) async fn run(global: &Global, args: &Check) -> Outcome {
     let store = opening::unretried(global).await?;
-    // The name is random, so that no other sequence is affected.
-    let name = SequenceName::new(&format!("idmill-check-{:016x}", fastrand::u64(..)))?;
-    let operations = all(&*store, &name, args.samples).await;
+    let operations = all(&*store, args.samples).await?;
     let reserve = operations.iter().find(|tried| tried.operation == "reserve" && tried.error.is_none());
     let latency = reserve.map(|reserve| Duration::from_secs_f64(reserve.p99_ms / 1e3));
     let report = Report {
@@ -55,18 +73,25 @@ pub(super) async fn run(global: &Global, args: &Check) -> Outcome {
 }
 
 /// Runs six operations of a store on a sequence, which is removed at the end.
-async fn all(store: &dyn Store, name: &SequenceName, samples: u32) -> Vec<Tried> {
+async fn all(store: &dyn Store, samples: u32) -> Result<Vec<Tried>> {
+    let name = &SequenceName::new(SEQUENCE)?;
     let create = Bounds::of::<i32>();
     let request = Reserve::new(name.clone(), 1).ceiling(create.max()).create(create);
     let (page, change) = (Page::default(), Change::new().max(create.max() - 1));
-    vec![
+    let created = || async {
+        match store.create(name, create).await {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        }
+    };
+    Ok(vec![
         time("list", 1, || store.list(&page)).await,
-        time("create", 1, || store.create(name, create)).await,
+        time("create", 1, created).await,
         time("reserve", samples, || store.reserve(&request)).await,
         time("inspect", samples, || store.inspect(name)).await,
         time("set", 1, || store.set(name, change)).await,
         time("remove", 1, || store.remove(name)).await,
-    ]
+    ])
 }
 
 async fn time<T, F>(operation: &'static str, samples: u32, call: impl Fn() -> F) -> Tried
@@ -77,13 +102,14 @@ where
     for _ in 0..samples {
         let before = Instant::now();
         if let Err(failed) = call().await {
-            error = Some(failed.to_string());
+            error = Some(failed);
             break;
         }
         times.saturating_record(nanos(before.elapsed()));
     }
     let [p50_ms, p99_ms, max_ms] = [0.5, 0.99, 1.0].map(|quantile| millis(times.value_at_quantile(quantile)));
-    Tried { operation, samples: times.len(), p50_ms, p99_ms, max_ms, error }
+    let (kind, error) = (error.as_ref().map(Error::kind), error.map(|error| error.to_string()));
+    Tried { operation, samples: times.len(), p50_ms, p99_ms, max_ms, error, kind }
 }
 
 impl Report {
@@ -120,7 +146,7 @@ impl Report {
             let mut cells = vec![tried.operation.to_owned(), tried.samples.to_string()];
             let times = [tried.p50_ms, tried.p99_ms, tried.max_ms];
             cells.extend(times.map(|time| if tried.samples > 0 { digits(time) } else { "-".to_owned() }));
-            cells.push(if tried.error.is_some() { "FAILED" } else { "ok" }.to_owned());
+            cells.push(tried.result().to_owned());
             operations.add_row(cells);
         }
         let errors = self.operations.iter().filter_map(|tried| tried.error.as_deref());
@@ -142,7 +168,7 @@ impl Report {
     }
 
     fn verdict(&self) -> Outcome {
-        let failed: Vec<_> = self.operations.iter().filter(|tried| tried.error.is_some()).collect();
+        let failed: Vec<_> = self.operations.iter().filter(|tried| tried.has_failed()).collect();
         let Some(first) = failed.first() else { return Ok(()) };
         let failure =
             Failure::refused(format!("{} of {} operations failed", failed.len(), self.operations.len()));
@@ -162,4 +188,34 @@ fn recommended(workload: &Workload) -> [(&'static str, String); 4] {
         ("waste", format!("at most {} ids if a process crashes", sizes.most_in_memory())),
         ("settings", settings(workload)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use idmill::store::{MemoryStore, StoreFuture};
+
+    use super::*;
+
+    /// A store whose user may not delete.
+    #[derive(Debug)]
+    struct Undeletable(MemoryStore);
+
+    impl Store for Undeletable {
+        idmill::store_calls!(|this| this.0 => capabilities reserve create inspect list set);
+
+        fn remove<'a>(&'a self, _: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
+            Box::pin(async { Err(ErrorKind::Denied.into()) })
+        }
+    }
+
+    #[tokio::test]
+    async fn check_without_delete_passes_and_uses_one_sequence() {
+        let memory = MemoryStore::new();
+        for _ in 0..3 {
+            let operations = all(&Undeletable(memory.clone()), 2).await.unwrap();
+            assert!(operations.iter().all(|tried| !tried.has_failed()), "{operations:?}");
+            assert_eq!(operations.last().unwrap().result(), "no right");
+        }
+        assert_eq!(memory.list_all().await.unwrap().len(), 1);
+    }
 }
