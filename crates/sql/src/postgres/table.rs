@@ -146,12 +146,13 @@ impl Table {
         format!(" AND (SELECT count(*) = 1 FROM ({}) AS path)", self.namesakes())
     }
 
-    /// Selects the schemas of the path, including the temporary one, that have a relation of this name.
+    /// Selects the schemas of the path, including the temporary one, that have a relation of this name. To
+    /// plan a join of catalogs would take longer than to run it.
     pub(super) fn namesakes(&self) -> String {
         format!(
-            "SELECT n.nspname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
-             WHERE c.relname = '{}' AND n.nspname = ANY (pg_catalog.current_schemas(true))",
-            self.name
+            "SELECT path.schema::text FROM unnest(current_schemas(true)) AS path(schema) \
+             WHERE to_regclass(quote_ident(path.schema) || '.{}') IS NOT NULL",
+            quoted(&self.name)
         )
     }
 

@@ -127,7 +127,7 @@ async fn cloned_table_on_the_path_is_a_conflict() {
     for sequence in ["s", "new"] {
         let error = next_in::<i64>(&tx, sequence).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-        assert!(error.to_string().contains("\"public\" and \"tenant7\""), "{error}");
+        assert!(error.to_string().contains("\"tenant7\" and \"public\""), "{error}");
     }
     let named = InTransaction::<i64>::new("s").unwrap().schema("public").unwrap();
     assert_eq!(named.next(&tx).await.unwrap(), 4);
