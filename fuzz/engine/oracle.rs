@@ -76,8 +76,6 @@ struct Cause {
     /// Whether a caller was already answered.
     answered: bool,
     tick: bool,
-    /// Whether ids that no caller needs were published or given back.
-    left: bool,
     /// How the current grant must be handled, and how it was handled.
     deserves: Option<Judged>,
     judged: Option<Judged>,
@@ -209,7 +207,7 @@ impl Oracle {
         let short = left.filter(|left| *left < want.needs()).map(|_| ErrorKind::Exhausted);
         let error = self.ended.or(short);
         self.on(
-            Event::Request { waiter: Caller { number, gone }, want, known, level, deadline },
+            Event::Request { waiter: Caller { number, gone }, want, known, deadline },
             Cause { error, ..Cause::default() },
         );
         assert!(
@@ -248,7 +246,7 @@ impl Oracle {
         self.wanted = self.wanted.max(possible);
         self.tried |= level == 0 || level < wanted;
         let low = self.prefetches() && level < watermark.max(possible).max(1);
-        self.on(Event::Low { level, wanted }, Cause::default());
+        self.on_at(Event::Low { wanted }, level, Cause::default());
         let delayed = self.ended.is_some() || self.failed_at.is_some() || self.returning > 0;
         assert!(!low || delayed || self.flight.is_some(), "a level below the watermark starts a reserve");
     }
@@ -308,11 +306,7 @@ impl Oracle {
     }
 
     fn tick(&mut self) {
-        let level = self.level();
-        self.on(
-            Event::Tick { level },
-            Cause { tick: true, error: Some(ErrorKind::Deadline), ..Cause::default() },
-        );
+        self.on(Event::Tick, Cause { tick: true, error: Some(ErrorKind::Deadline), ..Cause::default() });
         let now = self.now;
         assert!(!self.waiting().any(|asked| asked.deadline <= now), "no caller waits beyond its deadline");
         assert!(self.engine.next_timer().is_none_or(|due| due > now), "the next timer is in the future");

@@ -46,8 +46,7 @@ impl Oracle {
                 (self.failed_at, self.failed_for_all) = (Some(self.now), true);
             }
         }
-        let drained = self.drained();
-        self.on(Event::Reserved { grant, drained, level: self.level() }, cause);
+        self.on(Event::Reserved(grant), cause);
     }
 
     fn is_sane(&self, grant: &Grant, count: u64) -> bool {
@@ -89,33 +88,47 @@ impl Oracle {
         }
     }
 
-    /// Takes all ids out of memory if the engine has callers for them.
-    fn drained(&mut self) -> Ranges {
-        let mut drained = Ranges::none();
-        if self.engine.awaits_ids() {
-            assert!(self.waiting().next().is_some(), "memory is drained only for waiting callers");
-            self.take(u64::MAX, |range| drained.push(range));
+    /// Passes an event to the engine, with all ids in memory if the engine needs them. Returns its output.
+    fn passed(&mut self, event: Event<Caller>, level: u64) -> Output<Caller> {
+        if !self.engine.needs_memory(&event) {
+            return self.engine.on(event, level, self.now);
         }
-        drained.clone().into_iter().for_each(|range| self.held.push(range));
-        drained
+        assert!(
+            !self.held.is_empty() || self.waiting().next().is_some(),
+            "memory is drained only for waiting callers"
+        );
+        let mut drained = Ranges::none();
+        self.take(u64::MAX, |range| drained.push(range));
+        self.engine.take_in(drained.clone());
+        drained.extend(std::mem::replace(&mut self.held, Ranges::none()));
+        self.held = drained;
+        self.engine.on(event, 0, self.now)
     }
 
     /// Handles one event, and checks all its effects.
     pub(super) fn on(&mut self, event: Event<Caller>, cause: Cause) {
+        self.on_at(event, self.level(), cause);
+    }
+
+    /// Does the same as [`on`](Self::on), with a level that may differ from that of the memory.
+    pub(super) fn on_at(&mut self, event: Event<Caller>, level: u64, cause: Cause) {
         self.cause = cause;
         // A grant of another identity voids all earlier grants.
         let identity = match &event {
-            Event::Reserved { grant, .. } if self.cause.grant.is_some() => Some(grant.identity),
+            Event::Reserved(grant) if self.cause.grant.is_some() => Some(grant.identity),
             _ => None,
         };
         let other = identity.filter(|identity| self.origin != Some(*identity));
-        let Output { mut reserve, mut effects } = self.engine.on(event, self.now);
-        if let [Effect::Raise(change)] = effects.as_slice() {
+        let Output { mut reserve, mut effects } = self.passed(event, level);
+        if let Some(Effect::Raise(change)) = effects.first() {
             assert_eq!(reserve, None, "a raise precedes the next reserve");
             let is_above = change.next.is_some_and(|next| u128::from(next) >= self.kept_to());
             assert!(is_above, "next is raised above every granted id");
-            let (drained, level) = (self.drained(), self.level());
-            Output { reserve, effects } = self.engine.on(Event::Raised { drained, level }, self.now);
+            for effect in effects.into_iter().skip(1) {
+                assert!(matches!(effect, Effect::Publish { .. }), "a raise precedes the replies");
+                self.check(effect);
+            }
+            Output { reserve, effects } = self.passed(Event::Raised, self.level());
         }
         assert_eq!(
             other.is_some(),
@@ -132,10 +145,6 @@ impl Oracle {
             self.reserve(count);
         }
         assert_eq!(self.cause.judged, self.cause.deserves, "the grant gets the expected verdict");
-        assert!(
-            !self.cause.left || self.held.is_empty(),
-            "ids are published or returned only if no caller needs them"
-        );
         self.check_between_events();
     }
 
@@ -261,7 +270,6 @@ impl Oracle {
 
     /// Removes ids that no caller waits for from the held ids.
     fn leave(&mut self, range: IdRange) {
-        self.cause.left = true;
         let held = std::mem::replace(&mut self.held, Ranges::none());
         let before = held.len();
         for mut part in held {
@@ -281,8 +289,10 @@ impl Oracle {
     }
 
     fn reply(&mut self, number: usize, ids: &Ranges) {
-        let first = self.callers.iter().position(Asked::waits);
-        assert_eq!(first, Some(number), "first in, first out");
+        let held = self.held.len();
+        let mut before = self.callers[..number].iter().filter(|asked| asked.waits());
+        let is_next = before.all(|asked| asked.want.needs() > held);
+        assert!(is_next, "first in, first out, except for callers that need more");
         assert_eq!(ids.len(), self.callers[number].want.gets(), "a reply has the requested number of ids");
         let overlaps = |range: &IdRange| ids.as_slice().iter().any(|part| part.overlaps(range));
         let late = self.asked_for.iter().any(|(range, before)| number >= *before && overlaps(range));
@@ -317,13 +327,14 @@ impl Oracle {
         let (level, held) = (self.level(), self.held.len());
         let known = self.handed + self.lost + u128::from(level) + u128::from(held);
         assert_eq!(self.granted, known, "granted ids are accounted for");
+        let is_full = !self.prefetches() || level == self.sizing.most_in_memory();
         assert!(
-            held == 0 || (self.engine.waiting() > 0 && level == 0),
-            "ids are held only for waiting callers"
+            held == 0 || self.engine.waiting() > 0 && is_full,
+            "ids are held only above the memory limit, and for waiting callers"
         );
         assert!(
-            self.waiting().all(|asked| asked.want.needs() > level),
-            "no caller waits for ids that are in memory"
+            !self.prefetches() || self.waiting().all(|asked| asked.want.needs() > level + held),
+            "no caller waits for ids that are there"
         );
         assert!(level <= self.sizing.most_in_memory(), "memory exceeds its limit");
         let doubted = self.engine.next_timer().is_some_and(|due| due <= self.now + END_STANDS);

@@ -3,9 +3,10 @@
 //! The engine's guarantees hold for every order of events; the oracle in `fuzz/engine/` checks them:
 //!
 //! - at most one reserve is in flight, and each is answered by one event;
-//! - ids in memory stay there while callers wait for more, until a grant arrives;
-//! - waiting callers then get the ids in memory and the head of the grant, in the order of their arrival; the
-//!   rest is published before they are answered, so that an answered caller finds ids in memory;
+//! - ids in memory stay there while callers wait for more, until a grant arrives that completes them;
+//! - waiting callers then get the ids in memory and the head of the grant, in the order of their arrival. A
+//!   caller that needs more waits for the next grant, and does not delay the others;
+//! - the rest is published before callers are answered, so that an answered caller finds ids in memory;
 //! - ids held for a caller that fails or gives up go to the callers after it, and then to memory, in
 //!   ascending order; ids above the memory limit are returned to the store or become a gap;
 //! - every waiting caller is answered: with ids, or with an error by its deadline;
@@ -55,6 +56,8 @@ pub(crate) struct Engine<W> {
     queue: Queue<W>,
     /// Boxed, since most sequences usually have none.
     flight: Option<Box<InFlight>>,
+    /// How many ids are in memory, during an event.
+    level: u64,
     /// Whether memory is low and no grant has followed yet.
     low: bool,
     /// How many ids calls that do not wait wanted since the last grant.
@@ -79,6 +82,7 @@ impl<W: Waiter> Engine<W> {
             sizing,
             queue: Queue::new(),
             flight: None,
+            level: 0,
             low: false,
             wanted: 0,
             doubtful: false,
@@ -90,9 +94,28 @@ impl<W: Waiter> Engine<W> {
         }
     }
 
-    /// Handles an event.
-    pub(crate) fn on(&mut self, event: Event<W>, now: Time) -> Output<W> {
+    /// Whether the ids in memory must be [taken in](Self::take_in) before an event. They are the oldest of
+    /// the ids that waiting callers can get.
+    pub(crate) fn needs_memory(&self, event: &Event<W>) -> bool {
+        let is_grant = match event {
+            Event::Reserved(grant) => self.history.raise(grant).is_none(),
+            Event::Raised => true,
+            _ => false,
+        };
+        self.queue.holds() || is_grant && self.awaits_ids()
+    }
+
+    /// Takes in all ids that were in memory.
+    pub(crate) fn take_in(&mut self, drained: Ranges) {
+        if !drained.is_empty() {
+            self.queue.hold_first(drained);
+        }
+    }
+
+    /// Handles an event. `level` ids are in memory.
+    pub(crate) fn on(&mut self, event: Event<W>, level: u64, now: Time) -> Output<W> {
         let mut effects = Vec::new();
+        self.level = level;
         self.handle(event, now, &mut effects);
         let reserve = self.reserve(now, &mut effects);
         self.queue.shrink(self.flight.is_some());
@@ -105,47 +128,34 @@ impl<W: Waiter> Engine<W> {
             Event::Low { .. } if self.ended.is_some() => {}
             // Empty memory counts as low even with a watermark of 0: at 0, only a caller that found too few
             // ids signals.
-            Event::Low { level, wanted } => {
+            Event::Low { wanted } => {
                 let wanted = wanted.min(self.sizing.most_in_memory());
-                if self.prefetches() && level < self.policy.plan().watermark.max(wanted).max(1) {
+                if self.prefetches() && self.level < self.policy.plan().watermark.max(wanted).max(1) {
                     (self.low, self.wanted) = (true, self.wanted.max(wanted));
                 }
             }
-            Event::Request { waiter, want, known, level, deadline } => {
-                match self.refusal(want.needs(), known, level) {
-                    Some(error) => out.push(Effect::Fail { waiter, error }),
-                    None => self.queue.push(waiter, want, deadline),
-                }
-                // Serve the next callers from ids that were held for a caller that gave up. This works even
-                // while the store is unreachable.
-                if self.queue.first_is_gone() {
-                    self.hand_out(None, 0, 0, out);
-                }
-            }
-            Event::Reserved { grant, drained, level } => {
-                self.hold(drained);
-                match self.history.raise(&grant) {
-                    Some(change) => self.raise(Ok(grant), change, out),
-                    None => self.reserved(grant, level, now, out),
-                }
-            }
+            Event::Request { waiter, want, known, deadline } => match self.refusal(want.needs(), known) {
+                Some(error) => out.push(Effect::Fail { waiter, error }),
+                None => self.queue.push(waiter, want, deadline),
+            },
+            Event::Reserved(grant) => match self.history.raise(&grant) {
+                Some(change) => self.raise(Ok(grant), change, out),
+                None => self.reserved(grant, now, out),
+            },
             Event::Failed(error) => match self.noticed(&error) {
                 Some(change) => self.raise(Err(error), change, out),
                 None => self.failed(error, now, out),
             },
-            Event::Raised { drained, level } => {
-                self.hold(drained);
-                match self.flight.as_mut().and_then(|flight| flight.answer.take()) {
-                    Some(Ok(grant)) => self.reserved(grant, level, now, out),
-                    Some(Err(error)) => self.failed(error, now, out),
-                    None => {}
-                }
-            }
+            Event::Raised => match self.flight.as_mut().and_then(|flight| flight.answer.take()) {
+                Some(Ok(grant)) => self.reserved(grant, now, out),
+                Some(Err(error)) => self.failed(error, now, out),
+                None => {}
+            },
             Event::Returned => self.returning = self.returning.saturating_sub(1),
             Event::Revoked => self.revoked(out),
-            Event::Tick { level } => {
+            Event::Tick => {
                 self.expire(now, out);
-                self.doubt(level, now, out);
+                self.doubt(now, out);
             }
             Event::Close => self.end(ErrorKind::Closed, &ErrorKind::Closed.into(), now, out),
         }
@@ -225,25 +235,20 @@ impl<W: Waiter> Engine<W> {
     }
 
     /// Whether a grant now would serve waiting callers, together with the ids in memory.
-    pub(crate) fn awaits_ids(&self) -> bool {
+    fn awaits_ids(&self) -> bool {
         let is_valid = self.flight.as_ref().is_some_and(|flight| !flight.revoked);
         is_valid && self.ended.is_none() && self.queue.is_of_use()
     }
 
-    /// Holds the ids that were in memory.
-    fn hold(&mut self, drained: Ranges) {
-        drained.into_iter().for_each(|range| self.queue.hold(range, u64::MAX));
-    }
-
     /// Returns why a caller gets no ids, if that is certain.
-    fn refusal(&self, want: u64, known: Option<u64>, level: u64) -> Option<Error> {
+    fn refusal(&self, want: u64, known: Option<u64>) -> Option<Error> {
         if let Some(reason) = self.ended {
             return Some(reason.into());
         }
         // While ids are in flight, neither in the store nor held, only a reserve shows whether enough are
         // left.
         let left = known.filter(|_| self.flight.is_none() && self.returning == 0)?;
-        let left = left.saturating_add(self.queue.held()).saturating_add(level);
+        let left = left.saturating_add(self.queue.held()).saturating_add(self.level);
         let message = || {
             format!(
                 "{want} ids requested, {left} left; take fewer, raise the max of the sequence, or use a \
@@ -255,13 +260,16 @@ impl<W: Waiter> Engine<W> {
 
     /// Reserves a range if one is needed, none is in flight, and no retry is pending.
     fn reserve(&mut self, now: Time, out: &mut Vec<Effect<W>>) -> Option<u64> {
+        // Ids that are held for callers that have given up go to the next ones, and then to memory. This
+        // works even while the store is unreachable.
+        if self.queue.holds() {
+            self.hand_out(None, out.len(), out);
+        }
         if self.flight.is_some() || self.ended.is_some() || self.is_held(now) || self.awaits_return() {
             return None;
         }
-        // Reserve nothing for callers that have given up. The ids that were held for them go to other
-        // callers.
+        // Reserve nothing for callers that have given up.
         self.queue.forget_the_gone();
-        self.hand_out(None, 0, out.len(), out);
         if !self.is_needed() {
             return None;
         }
@@ -315,7 +323,7 @@ impl<W: Waiter> Engine<W> {
         self.queue.holds()
     }
 
-    fn reserved(&mut self, grant: Grant, level: u64, now: Time, out: &mut Vec<Effect<W>>) {
+    fn reserved(&mut self, grant: Grant, now: Time, out: &mut Vec<Effect<W>>) {
         let Some(flight) = self.flight.take() else { return };
         self.doubtful = false;
         self.policy.note_latency(now.saturating_sub(flight.asked));
@@ -332,10 +340,12 @@ impl<W: Waiter> Engine<W> {
         }
         // Drop the old ids before `Accept` notes the new identity: ids in memory must never belong to an
         // older identity than the noted one.
-        let level = if self.take_over(&grant, out) { 0 } else { level };
+        if self.take_over(&grant, out) {
+            self.level = 0;
+        }
         out.push(Effect::Accept(grant));
         let before = if self.prefetches() { u64::MAX } else { flight.before };
-        self.serve(&grant, before, level, now, out);
+        self.serve(&grant, before, now, out);
     }
 
     /// Rejects grants that violate the store's contract.
@@ -384,17 +394,17 @@ impl<W: Waiter> Engine<W> {
     }
 
     /// Hands out a range: first to waiting callers, then to memory.
-    fn serve(&mut self, grant: &Grant, before: u64, level: u64, now: Time, out: &mut Vec<Effect<W>>) {
+    fn serve(&mut self, grant: &Grant, before: u64, now: Time, out: &mut Vec<Effect<W>>) {
         let position = out.len();
         self.queue.hold(grant.range, before);
         self.wanted = 0;
-        self.low = self.prefetches() && level < self.policy.plan().watermark;
+        self.low = self.prefetches() && self.level < self.policy.plan().watermark;
         if grant.range.end() < self.last_allowed(grant) + 1 {
-            self.hand_out(None, level, position, out);
+            self.hand_out(None, position, out);
             return;
         }
         let exhausted = ErrorKind::Exhausted.into();
-        self.hand_out(Some(&exhausted), level, position, out);
+        self.hand_out(Some(&exhausted), position, out);
         // Not the end if ids are being returned: they can be reserved again.
         if !out[position..].iter().any(|effect| matches!(effect, Effect::ReturnExcess { .. })) {
             self.end(ErrorKind::Exhausted, &exhausted, now, out);
@@ -404,39 +414,41 @@ impl<W: Waiter> Engine<W> {
     /// Hands out the held ids to waiting callers in order, and publishes the rest before the first of them is
     /// answered. `refusal` is the error for callers that need more than is held; without it they keep
     /// waiting.
-    fn hand_out(&mut self, refusal: Option<&Error>, level: u64, position: usize, out: &mut Vec<Effect<W>>) {
-        if self.queue.hand_out(refusal, out) {
-            let is_over = refusal.is_some() || self.ended.is_some();
-            let watermark = if is_over { 0 } else { self.policy.plan().watermark };
-            self.put_down(level, watermark, position, out);
-        }
+    fn hand_out(&mut self, refusal: Option<&Error>, position: usize, out: &mut Vec<Effect<W>>) {
+        self.queue.hand_out(refusal, out);
+        let is_over = refusal.is_some() || self.ended.is_some();
+        let watermark = if is_over { 0 } else { self.policy.plan().watermark };
+        self.put_down(watermark, position, out);
     }
 
-    /// Publishes held ids that no caller needs, behind the `level` ids in memory, up to the memory limit.
-    fn put_down(&mut self, level: u64, watermark: u64, position: usize, out: &mut Vec<Effect<W>>) {
+    /// Publishes the held ids behind those in memory, up to the memory limit. The rest stays for callers that
+    /// need more than there is so far.
+    fn put_down(&mut self, watermark: u64, position: usize, out: &mut Vec<Effect<W>>) {
         if !self.queue.holds() {
             return;
         }
-        if !self.prefetches() {
-            // Drop held ids under `Order::Global`: they were reserved before later callers started to wait.
-            return self.lose_held(out);
+        if self.prefetches() {
+            // On close, publish all held ids: they are then handled like the ids in memory.
+            let closed = self.ended == Some(ErrorKind::Closed);
+            let most = if closed { MAX_LEN } else { self.sizing.most_in_memory() };
+            let kept = self.queue.take_held(most.saturating_sub(self.level));
+            self.level += kept.len();
+            self.low = self.level < watermark;
+            let publish = kept.into_iter().map(|range| Effect::Publish { range, watermark });
+            out.splice(position..position, publish);
         }
-        // On close, publish all held ids: they are then handled like the ids in memory.
-        let closed = self.ended == Some(ErrorKind::Closed);
-        let most = if closed { MAX_LEN } else { self.sizing.most_in_memory() };
-        let room = most.saturating_sub(level);
-        let kept = self.queue.take_held(room);
-        self.low = level + kept.len() < watermark;
-        let publish = kept.into_iter().map(|range| Effect::Publish { range, watermark });
-        out.splice(position..position, publish);
-        self.return_excess(out);
+        if !self.queue.awaits_held() {
+            self.return_excess(out);
+        }
     }
 
     /// Returns the last held range to the store, which can then grant it again. Other held ids become a gap.
     fn return_excess(&mut self, out: &mut Vec<Effect<W>>) {
         // Return nothing while a reserve is in flight: the reserve could fail with `Exhausted` before the ids
         // are back, which would end the sequence.
+        // Under `Order::Global` they are a gap: they were reserved before later callers started to wait.
         if self.flight.is_none()
+            && self.prefetches()
             && self.ended != Some(ErrorKind::Closed)
             && let (Some(mut rest), Some(identity)) = (self.queue.pop_held(), self.history.identity())
         {
@@ -488,7 +500,7 @@ impl<W: Waiter> Engine<W> {
     }
 
     fn refuse_all(&mut self, error: &Error, out: &mut Vec<Effect<W>>) {
-        self.hand_out(Some(error), 0, out.len(), out);
+        self.hand_out(Some(error), out.len(), out);
         self.queue.refuse_all(error, out);
     }
 
@@ -508,11 +520,11 @@ impl<W: Waiter> Engine<W> {
 
     /// Reopens an exhausted sequence, so that the next caller finds out whether its end has moved. It stays
     /// exhausted while ids are in memory: later ids must not overtake them.
-    fn doubt(&mut self, level: u64, now: Time, out: &mut Vec<Effect<W>>) {
+    fn doubt(&mut self, now: Time, out: &mut Vec<Effect<W>>) {
         if self.ended.is_none() || self.retry.at().is_none_or(|at| now < at) {
             return;
         }
-        if level > 0 {
+        if self.level > 0 {
             self.retry.set(Some(now.saturating_add(END_STANDS)));
             return;
         }
@@ -541,7 +553,7 @@ impl<W: Waiter> Engine<W> {
         let position = out.len();
         let error = self.too_late();
         out.extend(late.into_iter().map(|waiter| Effect::Fail { waiter, error: error.clone() }));
-        self.hand_out(None, 0, position, out);
+        self.hand_out(None, position, out);
     }
 
     fn too_late(&self) -> Error {

@@ -8,28 +8,24 @@ use crate::store::{Change, Grant, Identity};
 
 #[derive(Debug)]
 pub(crate) enum Event<W> {
-    /// A draw crossed the watermark, or memory may be low for another reason; `level` ids are left. A call
-    /// that does not wait found fewer than `wanted` ids.
-    Low { level: u64, wanted: u64 },
-    /// A caller found too few ids in memory, `level`. They stay there until a grant arrives. `known` is the
-    /// number of ids that the store had left to reserve, if no request has started or ended since this number
-    /// was read.
-    Request { waiter: W, want: Want, known: Option<u64>, level: u64, deadline: Time },
-    /// The reserve in flight was granted. `drained` are all ids in memory if [callers
-    /// wait](super::engine::Engine::awaits_ids); otherwise `level` ids are left there.
-    Reserved { grant: Grant, drained: Ranges, level: u64 },
+    /// A draw crossed the watermark, or memory may be low for another reason. A call that does not wait found
+    /// fewer than `wanted` ids.
+    Low { wanted: u64 },
+    /// A caller found too few ids in memory. They stay there until a grant arrives. `known` is the number of
+    /// ids that the store had left to reserve, if no request has started or ended since this number was read.
+    Request { waiter: W, want: Want, known: Option<u64>, deadline: Time },
+    /// The reserve in flight was granted.
+    Reserved(Grant),
     /// The reserve in flight failed, or its outcome is unknown.
     Failed(Error),
     /// The give-back of a range has ended, with any outcome.
     Returned,
-    /// The raise of `next` has ended, with any outcome: see [`Effect::Raise`]. `drained` and `level` are as
-    /// in `Reserved`.
-    Raised { drained: Ranges, level: u64 },
+    /// The raise of `next` has ended, with any outcome: see [`Effect::Raise`].
+    Raised,
     /// Everything in memory was revoked.
     Revoked,
-    /// Time has passed; see [`Engine::next_timer`](super::engine::Engine::next_timer). `level` ids are left
-    /// in memory.
-    Tick { level: u64 },
+    /// Time has passed; see [`Engine::next_timer`](super::engine::Engine::next_timer).
+    Tick,
     /// No more refills will follow.
     Close,
 }

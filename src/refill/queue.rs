@@ -129,12 +129,6 @@ impl<W: Waiter> Queue<W> {
         self.0.as_ref().map_or(0, |filled| filled.next_ticket)
     }
 
-    /// Whether the first caller has given up: ids held for it must serve the next ones.
-    pub(super) fn first_is_gone(&self) -> bool {
-        let first = self.0.as_ref().and_then(|filled| filled.callers.front());
-        first.is_some_and(|first| first.waiter.is_gone())
-    }
-
     /// Adds a caller.
     pub(super) fn push(&mut self, waiter: W, want: Want, deadline: Time) {
         let filled = self.0.get_or_insert_default();
@@ -188,23 +182,42 @@ impl<W: Waiter> Queue<W> {
         filled.held.push(range);
     }
 
-    /// Hands out the held ids in order. `refusal` is the error for callers that need more than is held;
-    /// without it they keep waiting. Returns whether no caller is left that the held ids may serve.
-    pub(super) fn hand_out(&mut self, refusal: Option<&Error>, out: &mut Vec<Effect<W>>) -> bool {
-        let Some(filled) = &mut self.0 else { return true };
+    /// Holds ids that were in memory, which are older than the held ones.
+    pub(super) fn hold_first(&mut self, mut drained: Ranges) {
+        let filled = self.0.get_or_insert_default();
+        if filled.held.is_empty() {
+            (filled.held_before, filled.newest_before) = (u64::MAX, u64::MAX);
+        }
+        filled.older += drained.len();
+        drained.extend(std::mem::replace(&mut filled.held, Ranges::none()));
+        filled.held = drained;
+    }
+
+    /// Hands out the held ids in order. A caller that needs more than is held keeps waiting, or fails with
+    /// `refusal`. It does not delay the callers after it.
+    pub(super) fn hand_out(&mut self, refusal: Option<&Error>, out: &mut Vec<Effect<W>>) {
+        let Some(filled) = &mut self.0 else { return };
+        let mut waiting = VecDeque::new();
         while let Some(first) = filled.next() {
             if filled.held.len() >= first.want.needs() {
                 let ids = filled.take_held(first.want.gets());
                 out.push(Effect::Reply { waiter: first.waiter, ids });
             } else if let Some(refusal) = refusal {
-                // The held ids stay for callers that want fewer.
                 out.push(Effect::Fail { waiter: first.waiter, error: refusal.clone() });
             } else {
-                filled.callers.push_front(first);
-                return false;
+                waiting.push_back(first);
             }
         }
-        true
+        waiting.append(&mut filled.callers);
+        filled.callers = waiting;
+    }
+
+    /// Whether the held ids may serve a waiting caller.
+    pub(super) fn awaits_held(&self) -> bool {
+        let may_serve = |filled: &Filled<W>, waiting: &Waiting<W>| {
+            waiting.ticket < filled.held_before && !waiting.waiter.is_gone()
+        };
+        self.0.as_ref().is_some_and(|filled| filled.callers.iter().any(|waiting| may_serve(filled, waiting)))
     }
 
     /// Removes and returns up to `n` held ids, oldest first.
@@ -258,13 +271,16 @@ mod tests {
         queue.push(Caller(false), Want::Ids(10), never);
         queue.push(Caller(false), Want::Ids(1), never);
         queue.hold(range(1), queue.next_ticket());
-        assert!(!queue.hand_out(None, &mut out));
+        queue.hand_out(None, &mut out);
+        assert!(queue.awaits_held());
         queue.push(Caller(false), Want::Ids(1), never);
         queue.hold(range(101), queue.next_ticket());
-        assert!(!queue.hand_out(None, &mut out));
+        queue.hand_out(None, &mut out);
+        assert!(queue.awaits_held());
         queue.0.as_mut().unwrap().callers[0].waiter.0 = true;
         queue.hold(range(201), queue.next_ticket());
-        assert!(queue.hand_out(None, &mut out), "it serves nobody else");
+        queue.hand_out(None, &mut out);
+        assert!(!queue.awaits_held(), "it serves nobody else");
         assert_eq!((replies(&out), queue.len()), (vec![vec![1]], 1));
     }
 

@@ -49,9 +49,12 @@ mod tests {
             Sequences::new(Arc::new(memory.clone())),
             Sequences::new(shared),
         ];
+        let mut kept = Vec::new();
         for (ids, first) in all.into_iter().zip([1, 11, 21]) {
             let orders = ids.unwrap().sequence::<u64>("orders").step(10).watermark(0).await.unwrap();
             assert_eq!(orders.next().await.unwrap(), first);
+            // On drop, its ids would go back.
+            kept.push(orders);
         }
         assert_eq!(memory.requests(), 3);
     }

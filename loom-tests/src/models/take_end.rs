@@ -29,8 +29,8 @@ models![
     ids_drained_for_a_take_follow_all_drawn,
 ];
 
-/// When a short grant arrives, the actor takes the ids of two segments out of memory for a waiting `take`. It
-/// puts them back when the store rejects the next reserve. Another caller draws at the same time.
+/// When a short grant arrives, the actor takes the ids of two segments out of memory for a waiting `take`,
+/// and puts them back with the grant, since they are too few. Another caller draws at the same time.
 fn ids_drained_for_a_take_follow_all_drawn() {
     explore(39_000, UNBOUNDED, || {
         let (core, mailbox) = sequence(2, 0, 100);

@@ -87,7 +87,7 @@ impl Driver {
         }
         self.measure(now);
         let wanted = self.core.stats.take_wanted();
-        self.step(Event::Low { level: self.core.stock.remaining(), wanted }, now)
+        self.step(Event::Low { wanted }, now)
     }
 
     /// A caller found too few ids in memory; memory may have been filled since.
@@ -96,8 +96,7 @@ impl Driver {
         if reply.is_closed() {
             return None;
         }
-        let level = self.core.stock.remaining();
-        if level >= want.needs()
+        if self.core.stock.remaining() >= want.needs()
             && let Some(ids) = self.from_memory(want)
         {
             self.reply(reply, ids);
@@ -105,7 +104,7 @@ impl Driver {
         }
         let known = known.filter(|known| known.moves == self.core.stats.moves());
         let known = known.map(|known| known.unreserved);
-        self.step(Event::Request { waiter: reply, want, known, level, deadline }, now)
+        self.step(Event::Request { waiter: reply, want, known, deadline }, now)
     }
 
     /// Returns the answer for a caller once memory has been filled; `None` if others drew the last id. A
@@ -123,17 +122,6 @@ impl Driver {
         ids
     }
 
-    /// Takes the ids out of memory that a grant completes for waiting callers, if there are any.
-    fn drained(&mut self) -> Ranges {
-        if self.held_under == NOTHING {
-            self.held_under = self.sent_under;
-        }
-        if !self.engine.awaits_ids() {
-            return Ranges::none();
-        }
-        self.core.stock.drain(|ids| self.core.stats.unpublish(ids))
-    }
-
     /// The store answered the reserve in flight.
     pub(crate) fn answered(&mut self, outcome: Result<Grant>, now: Time) -> Option<Reserve> {
         self.measure(now);
@@ -143,8 +131,7 @@ impl Driver {
             // The engine checks the grant before it is counted: rejected grants are not counted.
             Ok(grant) => {
                 self.core.stats.note_latency(latency);
-                let drained = self.drained();
-                self.step(Event::Reserved { grant, drained, level: self.core.stock.remaining() }, now)
+                self.step(Event::Reserved(grant), now)
             }
             Err(error) => {
                 let error = self.not_gone(error).of(&self.core.name);
@@ -171,8 +158,7 @@ impl Driver {
 
     /// The raise of the stored `next` has ended, with any outcome.
     pub(crate) fn raised(&mut self, now: Time) -> Option<Reserve> {
-        let drained = self.drained();
-        self.step(Event::Raised { drained, level: self.core.stock.remaining() }, now)
+        self.step(Event::Raised, now)
     }
 
     /// The give-back of a range has ended, with any outcome.
@@ -184,7 +170,7 @@ impl Driver {
     pub(crate) fn tick(&mut self, now: Time) -> Option<Reserve> {
         self.armed = self.armed.filter(|armed| *armed > now);
         self.stop_if_unused();
-        self.step(Event::Tick { level: self.core.stock.remaining() }, now)
+        self.step(Event::Tick, now)
     }
 
     /// Ends the refills; waiting callers get held ids or fail with `Closed`. Returns the rest of the ids that
@@ -265,7 +251,7 @@ impl Driver {
         if !is_low || self.core.stats.failing() > 0 || !self.core.is_used() {
             return reserve;
         }
-        self.step(Event::Low { level, wanted: 0 }, now).or(reserve)
+        self.step(Event::Low { wanted: 0 }, now).or(reserve)
     }
 
     fn give_permit_back(&mut self) {
@@ -275,7 +261,14 @@ impl Driver {
 
     /// Returns the next reserve, and whether a range was published.
     fn carry_out_all(&mut self, event: Event<Answer>, now: Time) -> (Option<Reserve>, bool) {
-        let Output { reserve, effects } = self.engine.on(event, now);
+        if self.engine.needs_memory(&event) {
+            let stats = &self.core.stats;
+            self.engine.take_in(self.core.stock.drain(|ids| stats.unpublish(ids)));
+        }
+        if self.held_under == NOTHING {
+            self.held_under = self.sent_under;
+        }
+        let Output { reserve, effects } = self.engine.on(event, self.core.stock.remaining(), now);
         let has_published = effects.iter().any(|effect| matches!(effect, Effect::Publish { .. }));
         for effect in effects {
             self.carry_out(effect, now);
@@ -339,8 +332,7 @@ impl Driver {
                 self.held_under = self.sent_under;
             }
             Effect::Publish { range, watermark } => {
-                let under = if self.held_under == NOTHING { self.sent_under } else { self.held_under };
-                if !stock.publish(range, watermark, under, |ids| stats.add_published(ids)) {
+                if !stock.publish(range, watermark, self.held_under, |ids| stats.add_published(ids)) {
                     // The sequence was revoked while the range was in flight.
                     stats.gap_abandoned(range.len());
                 }

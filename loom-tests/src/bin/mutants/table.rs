@@ -360,8 +360,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "wake::callers_share_a_refill",
         &[edit(
             DRIVER,
-            "if level >= want.needs()\n            && let",
-            "if level == u64::MAX\n            && let",
+            "if self.core.stock.remaining() >= want.needs()",
+            "if self.core.stock.remaining() == u64::MAX",
         )],
     ),
     mutant(
