@@ -127,8 +127,8 @@ impl Histories<'_> {
     pub fn refusal(self, name: &SequenceName) -> Error {
         let Self { was, here } = self;
         let message = format!(
-            "last written on {was}, not on {here}; run `idmill set NAME --next ID` above all ids; without a loss, \
-             `failover=allow`"
+            "last written on {was}, not on {here}; run `idmill set NAME --next ID` above all ids, or \
+             set `failover=allow|skip:N`"
         );
         Error::new(ErrorKind::Conflict, message).of(name)
     }

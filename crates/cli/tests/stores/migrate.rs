@@ -8,6 +8,7 @@ use idmill_mysql::driver::prelude::Queryable;
 use idmill_mysql::driver::{Conn, Opts};
 use idmill_postgres::PostgresOptions;
 use idmill_postgres::driver::Client;
+use idmill_postgres::driver::error::SqlState;
 use idmill_testing::engines::{Engine, tool};
 use tokio::task::JoinHandle;
 
@@ -187,7 +188,7 @@ async fn blocked_statements_of_the_page_give_up() {
         for block in blocks {
             open.batch_execute("BEGIN; INSERT INTO orders DEFAULT VALUES").await.unwrap();
             let error = admin.batch_execute(block).await.unwrap_err();
-            assert_eq!(error.code().map(|code| code.code()), Some("55P03"), "{block}: {error}");
+            assert_eq!(error.code().map(SqlState::code), Some("55P03"), "{block}: {error}");
             admin.batch_execute("INSERT INTO orders DEFAULT VALUES").await.unwrap();
             open.batch_execute("COMMIT").await.unwrap();
             admin.batch_execute(block).await.unwrap();
