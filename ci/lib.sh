@@ -184,7 +184,7 @@ names() {
 # `protocol`: with other packages, shared crates would get other features and be built again.
 WORKSPACE=(cargo test --locked --workspace --all-features)
 # shellcheck disable=SC2034 # used by the steps
-MODELS=(-p idmill -p protocol-tests)
+MODELS=(-p idmill -p protocol-tests --features idmill/metrics)
 
 # A quick run builds the engine, the command and the shared crates, with the drivers of these stores.
 if [[ -n ${IDMILL_QUICK_STORES:-} ]]; then
@@ -201,7 +201,7 @@ fi
 
 # Test targets of package idmill that take minutes without optimisation: the step `sim` runs them optimised,
 # with assertions.
-COMPUTING=(simulation simulation_tiers simulation_cache simulation_guard tails reserves million)
+COMPUTING=(simulation simulation_service simulation_tiers simulation_cache simulation_guard tails reserves million)
 
 # uses FILE PATTERN: succeeds if a file of the test matches PATTERN. The files are joined to one line without comments,
 # since an import may be spread over several lines.

@@ -130,7 +130,7 @@ impl Hooks for Watched {
             let sent = self.history.lock().gives_back(self.life, &back.name, back.rest);
             let _under_way = GoesBack(&self.history, sent);
             self.gate.pass().await;
-            if (back.rest.start() + self.life as u64).is_multiple_of(4) {
+            if back.rest.start().wrapping_add(self.life as u64).is_multiple_of(4) {
                 let (store, back) = (self.store.clone(), back.clone());
                 let late = Duration::from_millis(back.rest.len().wrapping_mul(7919) % 30_000);
                 tokio::spawn(async move {
