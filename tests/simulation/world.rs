@@ -20,7 +20,7 @@ use crate::store::{Gate, Watched};
 /// Longer than any run: a process that is not done by then hangs.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 
-/// How long patient callers go on drawing after every wait must be over.
+/// How long patient callers continue to draw after every wait must be over.
 const AFTERWARDS: Duration = Duration::from_secs(5);
 
 pub(crate) struct World {

@@ -1,8 +1,8 @@
-//! The service of one process over long times and simple faults, on a simulated clock. `simulation` checks many
-//! processes under all faults.
+//! The service of one process over long times and simple faults, on a simulated clock. `simulation` checks
+//! many processes under all faults.
 //!
-//! `IDMILL_SIM_SEEDS` sets the number of worlds, and the number of days of the year. `IDMILL_SIM_SEED` runs only
-//! the world of that seed.
+//! `IDMILL_SIM_SEEDS` sets the number of worlds, and the number of days of the year. `IDMILL_SIM_SEED` runs
+//! only the world of that seed.
 
 mod truth;
 mod waste;

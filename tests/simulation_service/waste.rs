@@ -1,5 +1,5 @@
-//! An orderly end of use costs no id: processes use a store one after the other, and each id below the next one
-//! of the store was handed out.
+//! An orderly end of use costs no id: processes use a store one after the other, and each id below the next
+//! one of the store was handed out.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Readiness is false exactly when draws fail or are about to, and one sequence's own error affects no other:
-//! an observer that knows the fault compares each report with the draws of that time.
+//! Readiness is false exactly when draws fail or are about to, and one sequence's own error affects no other.
+//! The check has the planned fault, and compares each report with the draws of that time.
 
 mod check;
 mod plan;

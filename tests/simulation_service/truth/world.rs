@@ -19,7 +19,7 @@ use super::plan::{Event, Plan};
 const TIMEOUT: Duration = Duration::from_millis(500);
 /// The time between two probes.
 const PROBES: Duration = Duration::from_millis(200);
-/// How long a world goes on after the event: longer than any delay between two attempts.
+/// How long a world continues after the event: longer than any delay between two attempts.
 const AFTERWARDS: Duration = Duration::from_secs(20);
 const FIRST: &str = "s0";
 

@@ -19,6 +19,11 @@ pub(super) struct Figures {
 pub(super) const FIRST: usize = 5;
 /// How much memory may grow: the maps' capacity for names is not constant.
 const SLACK: i64 = 16 << 10;
+/// The most calls and lines of a day: a draw a minute from each busy sequence, the checks of `max_age`, an
+/// attempt each half a minute for the exhausted sequence, and a few lines about the outage. Probes make no
+/// other attempts for sequences that fail permanently.
+const MOST_CALLS: u64 = 6_000;
+const MOST_LINES: u64 = 100;
 
 /// Fails if a day after the first ones costs more than the first ones.
 pub(super) fn hold(days: &[Figures]) -> Result<(), String> {
@@ -28,6 +33,10 @@ pub(super) fn hold(days: &[Figures]) -> Result<(), String> {
     for (n, day) in rest.iter().enumerate() {
         let fault = if day.live > live + SLACK {
             "memory grows"
+        } else if day.calls > MOST_CALLS {
+            "the store is called without callers"
+        } else if day.lines > MOST_LINES {
+            "lines are logged without callers"
         } else if day.calls > most(|day| day.calls) * 11 / 10 {
             "the store is called more often"
         } else if day.lines > most(|day| day.lines) + 2 {
