@@ -1,6 +1,6 @@
 //! Rejects writes on a read-only server. `read_only` fences a former primary, but does not stop a user with
-//! the privilege `SUPER`, `CONNECTION_ADMIN` or `READ ONLY ADMIN`: that user would reserve the ids that the new
-//! primary reserves too. `super_read_only` sets `read_only` as well.
+//! the privilege `SUPER`, `CONNECTION_ADMIN` or `READ ONLY ADMIN`: that user would reserve the ids that the
+//! new primary reserves too. `super_read_only` sets `read_only` as well.
 
 use idmill::{Error, ErrorKind};
 

@@ -33,7 +33,8 @@ const ROW: &str = "s.name::text, s.next::text, s.start::text, s.max::text, s.inc
                    s.format::text, s.reserved_from::text";
 
 /// A table in its schema. The names were checked, since they become part of the SQL. A store finds the schema
-/// once. In a transaction of the caller, a table without a schema must be the only one of its name on the path.
+/// once. In a transaction of the caller, a table without a schema must be the only one of its name on the
+/// path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     schema: Option<Box<str>>,
