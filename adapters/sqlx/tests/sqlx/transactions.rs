@@ -65,6 +65,23 @@ async fn a_refusal_leaves_the_transaction_as_it_was() {
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
 }
 
+/// A clone in another schema would begin at the first ids again.
+#[tokio::test]
+async fn cloned_table_on_the_path_is_a_conflict() {
+    let Some(engine) = server().await else { return };
+    let pool = pool(&engine, 2);
+    let store = open(&pool).await;
+    assert_eq!(ids(reserve(&store, "s", 3).await.unwrap().range), (1, 3));
+    let mut tx = pool.begin().await.unwrap();
+    let clone = "CREATE SCHEMA tenant7; SET LOCAL search_path = tenant7, public; \
+                 CREATE TABLE tenant7.idmill_sequences (LIKE public.idmill_sequences INCLUDING ALL)";
+    sqlx::raw_sql(clone).execute(&mut *tx).await.unwrap();
+    let error = next_in::<i64>(&mut tx, "s").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    let named = InTransaction::<i64>::new("s").unwrap().schema("public").unwrap();
+    assert_eq!(named.next(&mut tx).await.unwrap(), 4);
+}
+
 #[tokio::test]
 async fn sequence_with_bounds_is_created_in_a_migrated_table() {
     let Some(engine) = server().await else { return };
