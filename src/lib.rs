@@ -116,6 +116,8 @@ pub mod __private {
     pub use crate::id::{checked, read};
     pub use crate::refill::policy::settled;
     pub use crate::sequence::metrics::count;
+    #[cfg(feature = "metrics")]
+    pub use crate::sequence::metrics::totals;
     #[cfg(feature = "serde")]
     pub use crate::serialization::{read_id, write_id};
     #[cfg(feature = "serde")]

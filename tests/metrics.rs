@@ -3,12 +3,13 @@
 #![cfg(feature = "metrics")]
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of gauges that are whole and small
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::future::Future as _;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use idmill::{Health, Order, Sequences};
+use idmill_testing::eventually;
 use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
@@ -37,7 +38,7 @@ fn metrics_are_recorded_by_sequence_name() {
     assert!(seen["idmill_last_grant_timestamp_seconds"] > 1_700_000_000);
     assert_eq!((seen["idmill_failures_in_a_row"], seen["idmill_health"]), (0, 2));
     assert_eq!((seen["idmill_reserve_secondsgranted"], seen["idmill_reserve_secondsunknown"]), (2, 1));
-    assert_eq!(seen.len(), 20);
+    assert_eq!(seen.len(), 24, "20 of the sequence, and 4 of the store");
 
     ids.blocking().close().unwrap();
     let seen = reader.read();
@@ -119,8 +120,10 @@ fn what_was_evicted_counts_on(reader: &mut Reader) {
 /// all granted ids are accounted for.
 fn what_a_caller_gave_up_is_drawn_and_dropped(reader: &mut Reader) {
     let before = reader.read();
-    let ids = Sequences::builder(FaultyStore::new()).own_thread().start().unwrap();
+    let store = FaultyStore::new();
+    let ids = Sequences::builder(store.clone()).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).watermark(0).open_blocking().unwrap();
+    store.set_faults(Faults::none().always(Fault::Latency(Duration::from_millis(100))));
     let mut asked = Box::pin(orders.next());
     let polled = asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(polled.is_pending(), "it has to wait for the store");
@@ -196,6 +199,88 @@ fn every_metric_is_described_and_on_the_page(reader: &mut Reader) {
     ids.blocking().close().unwrap();
 }
 
+/// Runs `work` on this thread, with a recorder of its own.
+fn recorded(work: impl AsyncFnOnce(Reader)) {
+    let recorder = DebuggingRecorder::new();
+    let reader = Reader { snapshotter: recorder.snapshotter(), counted: HashMap::new() };
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    metrics::with_local_recorder(&recorder, || runtime.block_on(work(reader)));
+}
+
+/// An alert on a health of 0 or on failures must not fire for a sequence that is not open any more.
+#[test]
+fn evicted_sequence_reports_no_trouble() {
+    recorded(async |mut reader| {
+        let idle = Duration::from_secs(60);
+        let ids = Sequences::builder(FaultyStore::new()).idle_eviction(idle).start().unwrap();
+        assert_eq!(ids.sequence::<u64>("orders").await.unwrap().next().await.unwrap(), 1);
+        ids.record_metrics();
+        assert!(reader.read()["idmill_remaining"] > 0);
+        eventually("the sequence is evicted", async || {
+            tokio::time::advance(idle).await;
+            idmill_testing::holds(ids.is_empty(), ids.len())
+        })
+        .await;
+        let seen = reader.read();
+        assert_eq!((seen["idmill_health"], seen["idmill_remaining"]), (2, 0));
+        assert_eq!(ids.sequence::<u64>("orders").await.unwrap().next().await.unwrap(), 33);
+        ids.close().await;
+        assert_eq!(reader.read()["idmill_health"], 2, "after the close");
+    });
+}
+
+/// `increase` of a counter sees the first event only if the counter was 0 before.
+#[test]
+fn counters_of_the_store_begin_at_zero() {
+    recorded(async |mut reader| {
+        let ids = Sequences::new(FaultyStore::new()).unwrap();
+        let seen = reader.read();
+        assert_eq!(seen.get("idmill_healed_total"), Some(&0));
+        for decision in ["allowed", "refused", "skipped"] {
+            assert_eq!(seen.get(&format!("idmill_history_changes_total{decision}")), Some(&0));
+        }
+        ids.close().await;
+    });
+}
+
+/// Sequences in trouble and the busiest have series of their own. Nothing is lost or counted twice when a
+/// sequence gets or loses them.
+#[test]
+fn labelled_sequences_are_bounded_and_the_rest_is_summed() {
+    recorded(async |mut reader| {
+        let store = FaultyStore::new();
+        let ids = Sequences::new(store.clone()).unwrap();
+        let mut open = Vec::new();
+        for at in 0..3000 {
+            let sequence = ids.sequence::<u64>(format!("s{at}")).max(if at == 2900 { 1 } else { 1_000_000 });
+            let sequence = sequence.lazy().unwrap();
+            assert_eq!(sequence.next().await.unwrap(), 1);
+            open.push(sequence);
+        }
+        open[2900].next().await.unwrap_err();
+        for _ in 0..100 {
+            tokio::time::advance(Duration::from_millis(100)).await;
+            assert_eq!(open[2950].take(50).await.unwrap().len(), 50);
+        }
+        let mut drawn = 3000 + 5000;
+        for round in 0..3 {
+            ids.record_metrics();
+            let (names, sums) = reader.by_name();
+            assert!((1000..=1001 + 2).contains(&names.len()), "{} names in round {round}", names.len());
+            assert!(names.contains("(others)") && names.contains("s2900") && names.contains("s2950"));
+            assert_eq!(sums["idmill_draws_total"], drawn, "in round {round}");
+            for sequence in &open[..2000] {
+                drawn += u64::from(sequence.try_next().is_ok());
+            }
+        }
+        let remaining: u64 = open.iter().map(|sequence| sequence.snapshot().remaining).sum();
+        ids.record_metrics();
+        assert_eq!(reader.by_name().1["idmill_remaining"], remaining);
+        ids.close().await;
+    });
+}
+
 struct Reader {
     snapshotter: Snapshotter,
     counted: HashMap<String, u64>,
@@ -206,9 +291,10 @@ impl Reader {
     fn read(&mut self) -> HashMap<String, u64> {
         let mut seen = HashMap::new();
         for (key, _, _, value) in self.snapshotter.snapshot().into_vec() {
-            let labels: Vec<_> = key.key().labels().map(|label| label.value().to_owned()).collect();
-            assert_eq!(labels[0], "orders");
-            let name = format!("{}{}", key.key().name(), labels[1..].concat());
+            let labels =
+                key.key().labels().filter(|label| label.key() != "sequence" || label.value() != "orders");
+            let labels: Vec<_> = labels.map(|label| label.value().to_owned()).collect();
+            let name = format!("{}{}", key.key().name(), labels.concat());
             let value = match value {
                 // The increase since the last read.
                 DebugValue::Counter(more) => {
@@ -223,5 +309,25 @@ impl Reader {
             seen.insert(name, value);
         }
         seen
+    }
+
+    /// The names of all sequences that have series, and the sum of each metric over the sequences.
+    fn by_name(&mut self) -> (BTreeSet<String>, HashMap<String, u64>) {
+        let (mut names, mut sums) = (BTreeSet::new(), HashMap::new());
+        for (key, _, _, value) in self.snapshotter.snapshot().into_vec() {
+            let Some(label) = key.key().labels().find(|label| label.key() == "sequence") else { continue };
+            names.insert(label.value().to_owned());
+            let metric = key.key().name().to_owned();
+            match value {
+                DebugValue::Counter(more) => *self.counted.entry(metric).or_default() += more,
+                DebugValue::Gauge(value) => {
+                    let sum: &mut u64 = sums.entry(metric).or_default();
+                    *sum = sum.saturating_add(value.0 as u64);
+                }
+                DebugValue::Histogram(_) => {}
+            }
+        }
+        sums.extend(self.counted.clone());
+        (names, sums)
     }
 }

@@ -67,6 +67,7 @@ def metrics():
     """The rules and the dashboard use only metrics that docs/guide/metrics.md lists. Tests check that page, except the server's metrics."""
     with open("docs/guide/metrics.md") as page:
         listed = set(re.findall(r"^\| `(idmill_\w+)`", page.read(), re.M))
+    listed |= {f"{name}_bucket" for name in listed}
     for name in ("prometheus/idmill.rules.yaml", "prometheus/idmill.test.yaml", "grafana/idmill.json"):
         if unknown := set(re.findall(r"idmill_\w+", text(name))) - listed:
             sys.exit(f"{name}: no metrics {unknown}")

@@ -257,19 +257,18 @@ fn unmark(mark: u64) -> Option<Duration> {
     mark.checked_sub(1).map(Duration::from_nanos)
 }
 
+/// The number of counters that are recorded per sequence.
+#[cfg(feature = "metrics")]
+pub(crate) const COUNTS: usize = 11;
+
 /// The counts already reported to the metrics recorder since the sequence was opened. Only the increase is
 /// reported: an evicted sequence counts from 0 when it is opened again, but the recorder's counters continue.
 #[cfg(feature = "metrics")]
 #[derive(Debug, Default)]
 pub(crate) struct Reported {
-    pub(crate) draws: Counter,
-    pub(crate) granted: Counter,
-    pub(crate) reserves: Counter,
-    pub(crate) failures: Counter,
-    pub(crate) waits: Counter,
-    pub(crate) empty: Counter,
-    pub(crate) given_back: Counter,
-    pub(crate) gaps: [Counter; 4],
+    pub(crate) counts: [Counter; COUNTS],
+    /// 1 if the sequence has no series of its own, and counts among the others; else 0.
+    pub(crate) among_others: Counter,
 }
 
 /// Empty without the feature.

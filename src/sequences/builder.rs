@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::name::SequenceName;
 use crate::sequence::grant_history::GrantHistory;
+use crate::sequence::metrics;
 use crate::sequence::parts::Core;
 use crate::sequence::process::forked;
 use crate::sequence::settings::{Adaptive, Order, Settings, Sizing};
@@ -229,7 +230,9 @@ impl<T: Id> SequenceBuilder<T> {
     /// Returns this process's allocator for the sequence, or an error if it is open with other settings.
     fn register(shared: &Arc<Shared>, name: &SequenceName, settings: Settings) -> Result<Allocator<T>> {
         let core = shared.registry.find_or_create(name, || {
-            Core::new(name.clone(), shared.shared_settings(settings), shared.mailbox.clone())
+            let core = Core::new(name.clone(), shared.shared_settings(settings), shared.mailbox.clone());
+            metrics::opening(&core, shared.registry.len());
+            core
         });
         // `core` counts a user for this call; from here on, the `CoreRef` releases it on drop.
         let allocator = Allocator::new(CoreRef::new(core.clone(), shared.clone()));

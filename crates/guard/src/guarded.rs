@@ -320,7 +320,7 @@ impl Guarded {
     fn report(&self, name: &SequenceName, grant: &Grant, top: u128) {
         // Relaxed: as in `healed`.
         self.healed.fetch_add(1, Ordering::Relaxed);
-        count("idmill_healed_total", &[("sequence", name.as_str())]);
+        count("idmill_healed_total", &[]);
         let again = grant.range.start();
         tracing::error!(
             sequence = %name,

@@ -94,7 +94,7 @@ impl Failover {
             Self::Allow => "allowed",
             Self::Skip(_) => "skipped",
         };
-        count(CHANGES, &[("sequence", name.as_str()), ("decision", decided)]);
+        count(CHANGES, &[("decision", decided)]);
         let seen = format_args!("the sequence was last written on {was}, not on {here}");
         match self {
             Self::Refuse => tracing::error!(sequence = %name, "{seen}; nothing is granted"),

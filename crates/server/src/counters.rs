@@ -8,13 +8,35 @@ const REFUSED: &str = "idmill_server_refused_total";
 const ENDING: &str = "idmill_server_ending_soon_sequences";
 const EXPIRY: &str = "idmill_server_certificate_expiry_timestamp_seconds";
 
-/// Registers the descriptions and units of the metrics.
+/// Why requests and connections are refused: [`Refusal::reason`](crate::access::Refusal::reason), and `full`.
+const REASONS: [&str; 11] = [
+    "no_token",
+    "wrong_token",
+    "ended_token",
+    "right",
+    "sequence",
+    "max_ids",
+    "requests_per_second",
+    "max_connections",
+    "new_sequences",
+    "memory",
+    "full",
+];
+
+/// Registers the metrics, and the counters at 0: a query for an increase misses the event with which a counter
+/// begins. Call it again before each scrape, so that a recorder does not drop counters as idle.
 pub(crate) fn describe() {
-    describe_counter!(SKIPPED, Unit::Count, "Ids that INCRBY skipped, by sequence");
+    describe_counter!(SKIPPED, Unit::Count, "Ids that INCRBY skipped");
     describe_counter!(UNREAD, Unit::Count, "Ids in replies that could not be written");
     describe_counter!(REFUSED, Unit::Count, "Requests and connections that were refused, by reason");
     describe_gauge!(ENDING, Unit::Count, "Sequences that end within 30 days at their current rate");
     describe_gauge!(EXPIRY, Unit::Seconds, "Expiry of the server's certificate, in seconds since 1970");
+    for counter in [SKIPPED, UNREAD] {
+        counter!(counter).increment(0);
+    }
+    for reason in REASONS {
+        counter!(REFUSED, "reason" => reason).increment(0);
+    }
 }
 
 /// Counts a refused request or connection.

@@ -71,7 +71,7 @@ impl OpenSequence {
             let ranges = self.take(n).await?;
             match ranges.as_ref() {
                 [range] => return Ok(*range),
-                skipped => skip(self.allocator.name(), skipped),
+                skipped => skip(skipped),
             }
         }
         let message = format!(
@@ -159,9 +159,8 @@ pub(crate) fn is_soon(to_exhaustion: Duration) -> bool {
     to_exhaustion < SOON
 }
 
-fn skip(name: &str, ranges: &[IdRange<i64>]) {
-    let ids = ranges.iter().map(IdRange::len).sum();
-    metrics::counter!(crate::counters::SKIPPED, "sequence" => name.to_owned()).increment(ids);
+fn skip(ranges: &[IdRange<i64>]) {
+    metrics::counter!(crate::counters::SKIPPED).increment(ranges.iter().map(IdRange::len).sum());
 }
 
 /// The open sequences, by name.

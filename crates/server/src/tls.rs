@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
 use x509_cert::Certificate;
@@ -25,6 +25,8 @@ use crate::counters;
 
 /// Timeout of the handshake.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval at which the expiry is recorded. Recorders may drop a metric that is idle for minutes.
+const RECORDED: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// A warning is logged daily once a certificate expires within this time.
 const SOON: Duration = DAY.saturating_mul(14);
@@ -90,13 +92,17 @@ impl Tls {
 
     /// Warns of an expiring certificate, and sets the expiry metric.
     pub(crate) fn tell(&self) {
-        let (shown, now) = (self.0.load(), SystemTime::now());
-        if let Some(since) = shown.expiry.end.and_then(|end| end.duration_since(SystemTime::UNIX_EPOCH).ok())
-        {
-            counters::expires(since.as_secs_f64());
-        }
-        if let Some(warning) = shown.expiry.warning(now) {
+        self.record();
+        if let Some(warning) = self.0.load().expiry.warning(SystemTime::now()) {
             tracing::warn!("{warning}");
+        }
+    }
+
+    /// Sets the expiry metric.
+    fn record(&self) {
+        let end = self.0.load().expiry.end;
+        if let Some(since) = end.and_then(|end| end.duration_since(SystemTime::UNIX_EPOCH).ok()) {
+            counters::expires(since.as_secs_f64());
         }
     }
 
@@ -129,7 +135,11 @@ pub(crate) async fn watch(tls: Option<&Tls>) {
     let Some(tls) = tls else { return pending().await };
     loop {
         tls.tell();
-        sleep(DAY).await;
+        let end = Instant::now() + DAY;
+        while Instant::now() < end {
+            sleep(RECORDED).await;
+            tls.record();
+        }
     }
 }
 

@@ -3,17 +3,28 @@
 //!
 //! The actor records them at every event of a refill, and
 //! [`Sequences::record_metrics`](crate::Sequences::record_metrics) does so for all sequences. Draws never do.
+//!
+//! A recorder keeps each series, so the number of sequences with series of their own is [bounded](share). Each
+//! increase of a count is reported to the series that the sequence has at that time. So no counter decreases
+//! when a sequence gets or loses its own series.
+
+mod share;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use metrics::{Label, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{
+    Label, SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
+    histogram,
+};
 
-use crate::error::{Result, Status};
+use crate::error::{ErrorKind, Result, Status};
 use crate::sequence::parts::Core;
-use crate::sequence::snapshot::{Gaps, Health, Snapshot};
+use crate::sequence::snapshot::{Health, Snapshot};
+use crate::sequence::stats::COUNTS;
 use crate::store::Grant;
-use crate::sync::{Arc, Counter, Ordering};
+use crate::sync::{Counter, Ordering};
+pub(crate) use share::{opening, record_all};
 
 const COUNTERS: [(&str, Unit, &str); 10] = [
     ("idmill_draws_total", Unit::Count, "Ids handed out, including ids of cancelled callers"),
@@ -23,10 +34,10 @@ const COUNTERS: [(&str, Unit, &str); 10] = [
     ("idmill_waits_total", Unit::Count, "Calls that waited for ids"),
     (EMPTY, Unit::Milliseconds, "Time during which at least one caller waited, including the current wait"),
     ("idmill_given_back_total", Unit::Count, "Ids that the store took back"),
-    ("idmill_gaps_total", Unit::Count, "Ids that will never be handed out, by reason"),
-    ("idmill_healed_total", Unit::Count, "Number of times a guarded store went back in time"),
+    (GAPS, Unit::Count, "Ids that will never be handed out, by reason"),
+    (HEALED, Unit::Count, "Number of times a guarded store went back in time"),
     (
-        "idmill_history_changes_total", // counted by idmill-kit
+        HISTORY_CHANGES,
         Unit::Count,
         "Reserves of sequences last written before a failover or restore, by decision",
     ),
@@ -42,17 +53,26 @@ const GAUGES: [(&str, Unit, &str); 7] = [
         HEALTH,
         Unit::Count,
         "2: the store answers; 1: it fails, but ids are in memory; 0: it fails and memory is empty, or the \
-         sequence ended",
+         sequence is exhausted",
     ),
 ];
+const GAPS: &str = "idmill_gaps_total";
 const FAILURES: &str = "idmill_reserve_failures_total";
 const EMPTY: &str = "idmill_empty_milliseconds_total";
 const EXHAUSTION: &str = "idmill_seconds_to_exhaustion";
 const LAST_GRANT: &str = "idmill_last_grant_timestamp_seconds";
 const HEALTH: &str = "idmill_health";
 const LATENCY: &str = "idmill_reserve_seconds";
+/// Counted by idmill-guard.
+const HEALED: &str = "idmill_healed_total";
+/// Counted by idmill-kit, with one of these decisions.
+const HISTORY_CHANGES: &str = "idmill_history_changes_total";
+const DECISIONS: [&str; 3] = ["refused", "allowed", "skipped"];
 
-/// Registers the descriptions of all metrics. A recorder that is installed later gets them at the next call.
+/// Registers the descriptions of all metrics, and the counters of the store at 0. A recorder that is installed
+/// later gets them at the next call.
+///
+/// A query for the increase of a counter misses the event with which the counter begins.
 pub(crate) fn describe() {
     for (name, unit, what) in COUNTERS {
         describe_counter!(name, unit, what);
@@ -61,6 +81,10 @@ pub(crate) fn describe() {
         describe_gauge!(name, unit, what);
     }
     describe_histogram!(LATENCY, Unit::Seconds, "Latency of reserves, including timeouts, by outcome");
+    counter!(HEALED).increment(0);
+    for decision in DECISIONS {
+        counter!(HISTORY_CHANGES, "decision" => decision).increment(0);
+    }
 }
 
 /// Increments a counter of another crate, such as the guard, so that this crate needs no feature `metrics`.
@@ -76,7 +100,7 @@ pub(crate) fn answered(core: &Core, latency: Duration, outcome: &Result<Grant>) 
         Err(error) if error.status() == Status::Unknown => "unknown",
         Err(_) => "failed",
     };
-    histogram!(LATENCY, "sequence" => shared(core), "outcome" => outcome).record(latency.as_secs_f64());
+    histogram!(LATENCY, "sequence" => share::label(core), "outcome" => outcome).record(latency.as_secs_f64());
 }
 
 /// Calls the recorder. If it panics, this record is lost, and callers are not affected.
@@ -86,55 +110,146 @@ pub(crate) fn harmless(core: &Core, tell: impl FnOnce()) {
     }
 }
 
-/// Records all metrics of a sequence, as of `now` by the actor's clock.
+/// Records all metrics of a sequence, as of `now` by the actor's clock. For a sequence without series of its
+/// own, records only the increase of the counts, and not the levels, which are sums over many sequences.
 pub(crate) fn record(core: &Core, now: Duration) {
-    let (name, reported) = (|| shared(core), &core.reported);
+    let (counts, now) = read(core, now);
+    let label = share::label(core);
+    for (at, (counter, count)) in counts.into_iter().enumerate() {
+        counter.increment(&label, unreported(core, at, count));
+    }
+    if share::has_own(core) {
+        Levels::of(&now).set(&label);
+    }
+}
+
+/// Returns the counts and the snapshot of a sequence.
+fn read(core: &Core, now: Duration) -> ([(Count, u64); COUNTS], Snapshot) {
     // Read the draws before the granted ids, which they must not exceed. Ids drawn and then dropped count as
     // drawn and as dropped.
     let draws = core.left();
     let now = Snapshot::of(core, now);
-    tell(&counter!("idmill_draws_total", "sequence" => name()), &reported.draws, draws);
-    tell(&counter!("idmill_granted_total", "sequence" => name()), &reported.granted, now.granted);
-    tell(&counter!("idmill_reserves_total", "sequence" => name()), &reported.reserves, now.reserves);
-    tell(&counter!(FAILURES, "sequence" => name()), &reported.failures, now.failures);
-    tell(&counter!("idmill_waits_total", "sequence" => name()), &reported.waits, now.waits);
     let empty = u64::try_from(now.empty_time.as_millis()).unwrap_or(u64::MAX);
-    tell(&counter!(EMPTY, "sequence" => name()), &reported.empty, empty);
-    tell(&counter!("idmill_given_back_total", "sequence" => name()), &reported.given_back, now.given_back);
-    let Gaps { revoked, abandoned, dropped, unknown } = now.gaps;
-    let gaps = [("revoked", revoked), ("abandoned", abandoned), ("dropped", dropped), ("unknown", unknown)];
-    for ((reason, ids), reported) in gaps.into_iter().zip(&reported.gaps) {
-        tell(&counter!("idmill_gaps_total", "sequence" => name(), "reason" => reason), reported, ids);
+    let gap = |reason, ids| (Count(GAPS, Some(reason)), ids);
+    let counts = [
+        (Count("idmill_draws_total", None), draws),
+        (Count("idmill_granted_total", None), now.granted),
+        (Count("idmill_reserves_total", None), now.reserves),
+        (Count(FAILURES, None), now.failures),
+        (Count("idmill_waits_total", None), now.waits),
+        (Count(EMPTY, None), empty),
+        (Count("idmill_given_back_total", None), now.given_back),
+        gap("revoked", now.gaps.revoked),
+        gap("abandoned", now.gaps.abandoned),
+        gap("dropped", now.gaps.dropped),
+        gap("unknown", now.gaps.unknown),
+    ];
+    (counts, now)
+}
+
+/// Returns the increase since the last report. Several threads may call it concurrently.
+fn unreported(core: &Core, at: usize, count: u64) -> u64 {
+    // Relaxed: each of two concurrent reports gets only its part.
+    let more = count.saturating_sub(core.reported.counts[at].fetch_max(count, Ordering::Relaxed));
+    TOTALS[at].fetch_add(more, Ordering::Relaxed);
+    more
+}
+
+/// The sums over all sequences of this process, which outlast the series of the sequences.
+static TOTALS: [Counter; COUNTS] = [const { Counter::new(0) }; COUNTS];
+
+/// Returns a count over all sequences since the start of this process, in the order of `read`: draws, granted,
+/// reserves, failures, waits, empty milliseconds, given back; and the gaps: revoked, abandoned, dropped,
+/// unknown.
+pub fn totals() -> [u64; COUNTS] {
+    std::array::from_fn(|at| TOTALS[at].load(Ordering::Relaxed))
+}
+
+/// A counter of a sequence, and the reason if it counts gaps.
+#[derive(Clone, Copy)]
+struct Count(&'static str, Option<&'static str>);
+
+impl Count {
+    fn increment(self, sequence: &SharedString, by: u64) {
+        let Self(name, reason) = self;
+        match reason {
+            None => counter!(name, "sequence" => sequence.clone()),
+            Some(reason) => counter!(name, "sequence" => sequence.clone(), "reason" => reason),
+        }
+        .increment(by);
     }
-    gauge!("idmill_remaining", "sequence" => name()).set(now.remaining as f64);
-    gauge!("idmill_rate", "sequence" => name()).set(now.rate);
-    gauge!("idmill_seconds_to_empty", "sequence" => name()).set(seconds(now.time_to_empty));
-    gauge!(EXHAUSTION, "sequence" => name()).set(seconds(now.time_to_exhaustion));
-    record_health(core, &now);
 }
 
-/// Increments the counter by the increase since the last report. Several threads may call it concurrently.
-fn tell(counter: &metrics::Counter, reported: &Counter, now: u64) {
-    // Relaxed: each of two concurrent reports adds only its part.
-    counter.increment(now.saturating_sub(reported.fetch_max(now, Ordering::Relaxed)));
+/// The gauges of one sequence, or of several.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Levels {
+    remaining: f64,
+    rate: f64,
+    to_empty: f64,
+    to_exhaustion: f64,
+    /// In seconds since 1970.
+    last_grant: Option<f64>,
+    failures: f64,
+    health: f64,
 }
 
-fn record_health(core: &Core, now: &Snapshot) {
-    let name = || shared(core);
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    if let Some(ago) = now.since_grant {
-        gauge!(LAST_GRANT, "sequence" => name()).set(since_1970.saturating_sub(ago).as_secs_f64());
+impl Levels {
+    /// The levels of no sequence. An evicted or closed sequence has them, so that no alert fires for it.
+    const NOTHING: Self = Self {
+        remaining: 0.0,
+        rate: 0.0,
+        to_empty: f64::INFINITY,
+        to_exhaustion: f64::INFINITY,
+        last_grant: None,
+        failures: 0.0,
+        health: 2.0,
+    };
+
+    fn of(now: &Snapshot) -> Self {
+        if now.ended == Some(ErrorKind::Closed) {
+            return Self::NOTHING;
+        }
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            remaining: now.remaining as f64,
+            rate: now.rate,
+            to_empty: seconds(now.time_to_empty),
+            to_exhaustion: seconds(now.time_to_exhaustion),
+            last_grant: now.since_grant.map(|ago| since_1970.saturating_sub(ago).as_secs_f64()),
+            failures: now.failures_in_a_row as f64,
+            health: match now.health() {
+                Health::Ended | Health::Empty => 0.0,
+                Health::Failing => 1.0,
+                Health::Serving => 2.0,
+            },
+        }
     }
-    gauge!("idmill_failures_in_a_row", "sequence" => name()).set(now.failures_in_a_row as f64);
-    gauge!(HEALTH, "sequence" => name()).set(match now.health() {
-        Health::Ended | Health::Empty => 0.0,
-        Health::Failing => 1.0,
-        Health::Serving => 2.0,
-    });
-}
 
-fn shared(core: &Core) -> Arc<str> {
-    core.name.clone().into()
+    /// Returns the sum of ids and rates, and the worst of the other levels.
+    fn and(self, other: Self) -> Self {
+        Self {
+            remaining: self.remaining + other.remaining,
+            rate: self.rate + other.rate,
+            to_empty: self.to_empty.min(other.to_empty),
+            to_exhaustion: self.to_exhaustion.min(other.to_exhaustion),
+            last_grant: self.last_grant.into_iter().chain(other.last_grant).reduce(f64::max),
+            failures: self.failures.max(other.failures),
+            health: self.health.min(other.health),
+        }
+    }
+
+    fn set(self, sequence: &SharedString) {
+        let level = |name: &'static str, value| gauge!(name, "sequence" => sequence.clone()).set(value);
+        level("idmill_remaining", self.remaining);
+        level("idmill_rate", self.rate);
+        level("idmill_seconds_to_empty", self.to_empty);
+        level(EXHAUSTION, self.to_exhaustion);
+        level("idmill_failures_in_a_row", self.failures);
+        level(HEALTH, self.health);
+        if let Some(time) = self.last_grant {
+            level(LAST_GRANT, time);
+        }
+    }
 }
 
 /// Infinite if nothing is drawn or granted.

@@ -16,3 +16,5 @@ pub(crate) fn answered(_: &Core, _: Duration, _: &Result<Grant>) {}
 pub(crate) fn harmless(_: &Core, _: impl FnOnce()) {}
 
 pub(crate) fn record(_: &Core, _: Duration) {}
+
+pub(crate) fn opening(_: &Core, _: usize) {}

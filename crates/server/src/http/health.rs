@@ -62,6 +62,7 @@ pub(super) async fn metrics(
         let detail = "this server has no metrics; set `ServerBuilder::metrics`";
         return Err(Problem::new(StatusCode::NOT_FOUND, ErrorKind::Unsupported, detail));
     };
+    counters::describe();
     state.draws.sequences().record_metrics();
     counters::ending_soon(state.draws.ending().len());
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], render.text()).into_response())

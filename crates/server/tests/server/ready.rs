@@ -168,6 +168,28 @@ async fn sequence_ending_soon_is_listed_with_its_days() {
     assert_eq!(ending, Some(DebugValue::Gauge(1.0.into())));
 }
 
+/// A query for the increase of a counter misses the event with which the counter begins.
+#[tokio::test]
+async fn server_counters_begin_at_zero() {
+    let recorder = DebuggingRecorder::new();
+    let (_recording, seen) = (metrics::set_default_local_recorder(&recorder), recorder.snapshotter());
+    let server = Running::with(with_orders().await, |server| server.metrics(String::new)).await;
+    reqwest::get(server.url("/metrics")).await.unwrap();
+    let counters = seen.snapshot().into_vec().into_iter().filter_map(|(key, _, _, value)| {
+        let labels: String = key.key().labels().map(|label| format!(" {}", label.value())).collect();
+        (value == DebugValue::Counter(0)).then(|| key.key().name().to_owned() + &labels)
+    });
+    let counters: Vec<_> = counters.collect();
+    let page = include_str!("../../README.md");
+    let reasons = page.lines().find(|line| line.contains("| `idmill_server_refused_total` |")).unwrap();
+    let reasons =
+        reasons.split('`').skip(5).step_by(2).map(|reason| format!("idmill_server_refused_total {reason}"));
+    let others = ["idmill_server_skipped_ids_total", "idmill_server_unread_ids_total"].map(str::to_owned);
+    for counter in reasons.chain(others) {
+        assert!(counters.contains(&counter), "{counter} is not 0: {counters:?}");
+    }
+}
+
 #[tokio::test]
 async fn empty_server_is_ready_after_recovery_without_draws() {
     let store = with_orders().await;
