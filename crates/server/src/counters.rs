@@ -3,7 +3,7 @@
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
 pub(crate) const SKIPPED: &str = "idmill_server_skipped_ids_total";
-pub(crate) const UNREAD: &str = "idmill_server_unread_ids_total";
+const UNREAD: &str = "idmill_server_unread_ids_total";
 const REFUSED: &str = "idmill_server_refused_total";
 const ENDING: &str = "idmill_server_ending_soon_sequences";
 const EXPIRY: &str = "idmill_server_certificate_expiry_timestamp_seconds";
@@ -42,6 +42,11 @@ pub(crate) fn describe() {
 /// Counts a refused request or connection.
 pub(crate) fn refused(reason: &'static str) {
     counter!(REFUSED, "reason" => reason).increment(1);
+}
+
+/// Counts ids in a reply that cannot be written.
+pub(crate) fn unread(ids: u64) {
+    counter!(UNREAD).increment(ids);
 }
 
 /// Sets the number of sequences that end soon.

@@ -107,7 +107,8 @@ setters! {
     /// can connect.
     access(self, access: Access) { self.access = access }
 
-    /// Sets how long a client waits for an id that is not in memory. Opening the sequence may take longer.
+    /// Sets how long a client waits for an id that is not in memory, and for the store if it uses this server
+    /// as its store. Opening the sequence may take longer.
     /// Default: [`Server::TIMEOUT`].
     timeout(self, time: Duration) { self.timeout = time }
 
@@ -151,7 +152,7 @@ impl ServerBuilder {
         };
         let (resp, http) = (listen(self.resp).await?, listen(self.http).await?);
         let port = resp.as_ref().and_then(|listener| listener.local_addr().ok()).map_or(0, |at| at.port());
-        let proxy = StoreProxy::of(&self.sequences, &self.administered);
+        let proxy = StoreProxy::of(&self.sequences, &self.administered, self.timeout);
         let (draws, ending) =
             (OpenSequences::of(self.sequences, self.administered, self.timeout), CancellationToken::new());
         let most = self.max_connections.min(Semaphore::MAX_PERMITS);

@@ -35,8 +35,9 @@ impl ServerState {
     #[cfg(test)]
     pub(crate) fn of_memory(access: Access) -> Arc<Self> {
         let sequences = idmill::Sequences::new(idmill::store::MemoryStore::new()).unwrap();
-        let proxy = StoreProxy::of(&sequences, &sequences);
-        let draws = OpenSequences::of(sequences.clone(), sequences, std::time::Duration::from_secs(5));
+        let limit = std::time::Duration::from_secs(5);
+        let proxy = StoreProxy::of(&sequences, &sequences, limit);
+        let draws = OpenSequences::of(sequences.clone(), sequences, limit);
         Arc::new(Self {
             draws,
             proxy,

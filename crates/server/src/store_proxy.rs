@@ -3,14 +3,21 @@
 //! Every answer comes from the store, not from memory. Reserves that arrive while the maximum number of
 //! batches is in flight are sent to the store in batches of up to 256. So a thousand processes cause only a
 //! few statements in the database. Without batches, a thousand statements would wait for each other's locks.
+//!
+//! A waiting reserve is not sent after its caller has disconnected or its time is over: nobody would get the ids.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use idmill::store::{Grant, Reserve, Store};
 use idmill::{Error, ErrorKind, Operation, Result, Sequences};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use crate::counters;
 
 /// Maximum number of batches in flight. With several batches, one that waits for a lock does not delay all
 /// others.
@@ -24,6 +31,8 @@ pub(crate) struct StoreProxy {
     drawn: Arc<dyn Store>,
     #[debug(skip)]
     administered: Arc<dyn Store>,
+    /// How long a caller waits for the store.
+    limit: Duration,
     #[debug(skip)]
     queue: Arc<Mutex<Queue>>,
 }
@@ -38,12 +47,25 @@ struct Waiting {
     request: Reserve,
     /// Receives the result. The caller may have stopped waiting.
     answer: oneshot::Sender<Result<Grant>>,
+    /// Set when the request is sent to the store, under the lock of the queue.
+    sent: Arc<AtomicBool>,
+}
+
+/// The caller's side of a [`Waiting`].
+struct Awaited {
+    answer: oneshot::Receiver<Result<Grant>>,
+    sent: Arc<AtomicBool>,
 }
 
 impl StoreProxy {
-    pub(crate) fn of(drawn: &Sequences, administered: &Sequences) -> Self {
+    pub(crate) fn of(drawn: &Sequences, administered: &Sequences, limit: Duration) -> Self {
         let (drawn, administered) = (drawn.store().clone(), administered.store().clone());
-        Self { drawn, administered, queue: Arc::default() }
+        Self { drawn, administered, limit, queue: Arc::default() }
+    }
+
+    /// Returns how long a caller waits for the store.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
     }
 
     /// Returns the store for draws, which creates sequences only if the server is configured to do so.
@@ -57,10 +79,15 @@ impl StoreProxy {
     }
 
     /// Reserves ranges, in a batch with other callers if the store supports batches. Results are in the
-    /// order of the requests.
+    /// order of the requests. Waits up to the [`limit`](Self::limit).
     pub(crate) async fn reserve(&self, requests: Vec<Reserve>) -> Vec<Result<Grant>> {
+        let due = Instant::now() + self.limit;
         if !self.drawn.capabilities().batches {
-            return join_all(requests.iter().map(|request| self.drawn.reserve(request))).await;
+            let reserve = async |request| {
+                let granted = timeout_at(due, self.drawn.reserve(request)).await;
+                granted.unwrap_or_else(|_| Err(self.silent()))
+            };
+            return join_all(requests.iter().map(reserve)).await;
         }
         let (waiting, answers): (Vec<_>, Vec<_>) = requests.into_iter().map(Waiting::of).unzip();
         let begins = {
@@ -75,7 +102,32 @@ impl StoreProxy {
             // dropped.
             tokio::spawn(self.clone().reserve_what_waits());
         }
-        join_all(answers).await.into_iter().map(|answer| answer.unwrap_or_else(|_| Err(lost()))).collect()
+        join_all(answers.into_iter().map(|awaited| self.answer(awaited, due))).await
+    }
+
+    async fn answer(&self, Awaited { mut answer, sent }: Awaited, due: Instant) -> Result<Grant> {
+        if let Ok(answered) = timeout_at(due, &mut answer).await {
+            return answered.unwrap_or_else(|_| Err(lost()));
+        }
+        // Under the lock: requests are sent under it, but not after this side is closed.
+        let _queue = self.queue.lock();
+        answer.close();
+        answer.try_recv().unwrap_or_else(|_| {
+            // Relaxed: the lock orders the accesses.
+            Err(if sent.load(Ordering::Relaxed) { self.silent() } else { self.unsent() })
+        })
+    }
+
+    /// Returns the error for a store that did not answer in time.
+    fn silent(&self) -> Error {
+        let message = format!("the server's store did not answer within {:?}", self.limit);
+        Error::new(ErrorKind::UnknownOutcome, message).during(Operation::Reserve)
+    }
+
+    /// Returns the error for a request that was not sent to the store. Nothing was reserved.
+    fn unsent(&self) -> Error {
+        let message = format!("the server's store was busy with other requests for {:?}; retry", self.limit);
+        Error::new(ErrorKind::Unavailable, message).during(Operation::Reserve)
     }
 
     async fn reserve_what_waits(self) {
@@ -88,24 +140,31 @@ impl StoreProxy {
                     turn.0 = None;
                     return;
                 }
+                queue.waiting.retain(|waiting| !waiting.answer.is_closed());
                 let most = queue.waiting.len().min(MOST);
-                queue.waiting.drain(..most).collect()
+                queue.waiting.drain(..most).inspect(|each| each.sent.store(true, Ordering::Relaxed)).collect()
             };
+            if batch.is_empty() {
+                continue;
+            }
             let (requests, callers): (Vec<_>, Vec<_>) =
-                batch.into_iter().map(|Waiting { request, answer }| (request, answer)).unzip();
+                batch.into_iter().map(|Waiting { request, answer, .. }| (request, answer)).unzip();
             let grants = self.drawn.reserve_many(&requests).await;
             for (caller, grant) in callers.into_iter().zip(grants) {
                 // The caller may have been dropped. The ids are then a gap.
-                let _ = caller.send(grant);
+                if let Err(Ok(grant)) = caller.send(grant) {
+                    counters::unread(grant.range.len());
+                }
             }
         }
     }
 }
 
 impl Waiting {
-    fn of(request: Reserve) -> (Self, oneshot::Receiver<Result<Grant>>) {
-        let (answer, answered) = oneshot::channel();
-        (Self { request, answer }, answered)
+    fn of(request: Reserve) -> (Self, Awaited) {
+        let (sender, answer) = oneshot::channel();
+        let sent = Arc::<AtomicBool>::default();
+        (Self { request, answer: sender, sent: sent.clone() }, Awaited { answer, sent })
     }
 }
 
@@ -136,6 +195,7 @@ mod tests {
     use idmill::store::{Bounds, Capabilities, MemoryStore, StoreFuture};
     use idmill_testing::{eventually, holds};
     use tokio::sync::Semaphore;
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -163,10 +223,12 @@ mod tests {
         idmill::store_calls!(|this| this.memory => reserve give_back create inspect list set remove);
     }
 
+    const LIMIT: Duration = Duration::from_secs(60);
+
     fn proxy(panics: bool) -> (Arc<Slow>, StoreProxy) {
         let slow = Arc::new(Slow { memory: MemoryStore::new(), let_go: Semaphore::new(0), panics });
         let ids = Sequences::new(slow.clone()).unwrap();
-        (slow, StoreProxy::of(&ids, &ids))
+        (slow, StoreProxy::of(&ids, &ids, LIMIT))
     }
 
     fn request(name: &str) -> Reserve {
@@ -184,7 +246,7 @@ mod tests {
     async fn under_way(proxy: &StoreProxy, many: usize) {
         eventually(&format!("{many} batches are under way"), async || {
             let under_way = proxy.queue.lock().under_way;
-            holds(under_way >= many, under_way)
+            holds(if many == 0 { under_way == 0 } else { under_way >= many }, under_way)
         })
         .await;
     }
@@ -229,6 +291,55 @@ mod tests {
         slow.let_go.add_permits(2);
         let grants = stays.await.unwrap();
         assert!(grants.iter().all(Result::is_ok), "{grants:?}");
+    }
+
+    /// Fills all batches with requests that the store does not answer.
+    async fn fill(proxy: &StoreProxy) -> Vec<tokio::task::JoinHandle<Vec<Result<Grant>>>> {
+        let mut asked = Vec::new();
+        for n in 1..=AT_ONCE {
+            let caller = proxy.clone();
+            asked.push(tokio::spawn(async move { caller.reserve(vec![request("full")]).await }));
+            under_way(proxy, n).await;
+            waiting(proxy, 0).await;
+        }
+        asked
+    }
+
+    #[tokio::test]
+    async fn waiting_reserve_of_a_gone_caller_is_not_sent() {
+        let (slow, proxy) = proxy(false);
+        let full = fill(&proxy).await;
+        let ask = |name: &'static str| {
+            let proxy = proxy.clone();
+            tokio::spawn(async move { proxy.reserve(vec![request(name)]).await })
+        };
+        let gone = ask("gone");
+        waiting(&proxy, 1).await;
+        gone.abort();
+        assert!(gone.await.unwrap_err().is_cancelled());
+        let stays = ask("stays");
+        waiting(&proxy, 2).await;
+        slow.let_go.add_permits(1_000);
+        assert!(stays.await.unwrap()[0].is_ok());
+        for asked in full {
+            assert!(asked.await.unwrap()[0].is_ok());
+        }
+        let exists = async |name: &str| slow.memory.inspect(&name.parse().unwrap()).await.unwrap().is_some();
+        assert_eq!((exists("gone").await, exists("stays").await), (false, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reserves_are_limited_and_unsent_ones_are_certain() {
+        let (slow, proxy) = proxy(false);
+        let full = fill(&proxy).await;
+        let late = timeout(2 * LIMIT, proxy.reserve(vec![request("late")])).await.expect("within the limit");
+        assert_eq!(late[0].as_ref().unwrap_err().kind(), ErrorKind::Unavailable);
+        for asked in full {
+            assert_eq!(asked.await.unwrap()[0].as_ref().unwrap_err().kind(), ErrorKind::UnknownOutcome);
+        }
+        slow.let_go.add_permits(1_000);
+        under_way(&proxy, 0).await;
+        assert!(slow.memory.inspect(&"late".parse().unwrap()).await.unwrap().is_none(), "it was sent");
     }
 
     #[tokio::test]

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::body::{Name, Number};
 use super::problem::Problem;
 use crate::access::{Caller, Right};
+use crate::counters;
 use crate::state::ServerState;
 
 /// Number of ids per part. Longer answers are written in parts, as fast as the client reads.
@@ -131,7 +132,7 @@ impl Drop for Parts {
     /// Counts the ids of the parts that the connection did not take.
     fn drop(&mut self) {
         if self.left > 0 {
-            metrics::counter!(crate::counters::UNREAD).increment(self.left);
+            counters::unread(self.left);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One Redis connection: reads commands, answers them in order, and bounds the read and the reply buffer.
 
+use std::future::pending;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -9,12 +10,13 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use futures_util::poll;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::reply::{Answer, Replies};
 use super::request::{LONGEST, Words, parse};
 use super::session::{Failure, Queue, Session};
+use crate::counters;
 use crate::peer::Peer;
 use crate::state::ServerState;
 
@@ -28,6 +30,11 @@ const FULL: usize = 64 * 1024;
 const QUIET: Duration = Duration::from_millis(200);
 /// Timeout for the rest of a command, and for writing answers.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a command continues after the client has closed its side: a client may close it before it reads
+/// the answers.
+const GONE: Duration = Duration::from_secs(1);
+/// Space for each read while an answer is awaited.
+const AHEAD: usize = 512;
 /// How long a client may stay connected without a valid token, if one is required.
 const LOGIN: Duration = Duration::from_secs(10);
 
@@ -40,6 +47,7 @@ where
     let mut connection = Connection {
         stream,
         read: BytesMut::new(),
+        ahead: BytesMut::new(),
         words: Words::default(),
         replies: Replies::new(),
         ids: 0,
@@ -53,6 +61,8 @@ where
 struct Connection<S> {
     stream: S,
     read: BytesMut,
+    /// Bytes that arrived while an answer was awaited. They follow those in `read`.
+    ahead: BytesMut,
     words: Words,
     replies: Replies,
     /// Number of ids in answers that are not written yet.
@@ -65,7 +75,7 @@ impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         let lost = self.ids + self.session.drawn;
         if lost > 0 {
-            metrics::counter!(crate::counters::UNREAD).increment(lost);
+            counters::unread(lost);
         }
     }
 }
@@ -149,6 +159,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Ok(Some(past)) => {
                     self.answer().await?;
                     self.read.advance(past);
+                    self.read.unsplit(std::mem::take(&mut self.ahead));
                 }
                 Err(fault) => {
                     self.replies.answer(&Answer::error(fault.message()));
@@ -175,7 +186,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match self.session.exec(command) {
             None => {
                 let answer = Box::pin(self.session.answer(command));
-                let answer = soon(&mut self.stream, &mut self.replies, &mut self.ids, answer).await?;
+                let written = (&mut self.replies, &mut self.ids);
+                let answer = soon(&mut self.stream, &mut self.ahead, written, answer).await?;
                 self.note(&answer);
             }
             Some(Err(answer)) => self.note(&answer),
@@ -193,7 +205,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         while let Ok(Some(past)) = parse(rest, &mut words, LONGEST) {
             let outcome = Box::pin(self.session.outcome(words.of(rest)));
             rest = &rest[past..];
-            let outcome = soon(&mut self.stream, &mut self.replies, &mut self.ids, outcome).await?;
+            let written = (&mut self.replies, &mut self.ids);
+            let outcome = soon(&mut self.stream, &mut self.ahead, written, outcome).await?;
             self.note(&outcome.unwrap_or_else(Failure::answer));
             if self.replies.bytes().len() >= FULL {
                 self.write().await?;
@@ -221,21 +234,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// Awaits `answer`, but first writes the earlier answers if it has to wait. `answer` is boxed to keep the
-/// connection's future small: most connections are idle.
-async fn soon<S: AsyncWrite + Unpin, T>(
+/// Awaits `answer`, but first writes the earlier answers if it has to wait. Fails if the client disconnects
+/// meanwhile: the store need not grant ids to it. `answer` is boxed to keep the connection's future small: most
+/// connections are idle.
+async fn soon<S: AsyncRead + AsyncWrite + Unpin, T>(
     stream: &mut S,
-    replies: &mut Replies,
-    ids: &mut u64,
+    ahead: &mut BytesMut,
+    (replies, ids): (&mut Replies, &mut u64),
     mut answer: Pin<Box<impl Future<Output = T>>>,
 ) -> io::Result<T> {
-    match poll!(&mut answer) {
-        Poll::Ready(answer) => Ok(answer),
-        Poll::Pending => {
-            write(stream, replies, ids).await?;
-            Ok(answer.await)
+    if let Poll::Ready(answer) = poll!(&mut answer) {
+        return Ok(answer);
+    }
+    write(stream, replies, ids).await?;
+    tokio::select! {
+        biased;
+        answer = answer => Ok(answer),
+        () = Box::pin(gone(stream, ahead)) => Err(io::ErrorKind::ConnectionAborted.into()),
+    }
+}
+
+/// Completes [`GONE`] after the client has disconnected. Up to [`READ`] bytes that arrive are kept in `ahead`; a
+/// client that sends more is not watched.
+async fn gone<S: AsyncRead + Unpin>(stream: &mut S, ahead: &mut BytesMut) {
+    while ahead.len() < READ {
+        ahead.reserve(AHEAD);
+        if !matches!(stream.read_buf(ahead).await, Ok(1..)) {
+            return sleep(GONE).await;
         }
     }
+    pending().await
 }
 
 async fn write<S: AsyncWrite + Unpin>(

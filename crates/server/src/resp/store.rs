@@ -6,10 +6,12 @@
 use std::future::Future;
 use std::iter::repeat_with;
 
+use futures_util::FutureExt as _;
 use idmill::store::{Cursor, GiveBack, Grant, Page, Reserve, SequenceInfo, Store};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Status};
 use idmill_kit::among;
 use idmill_remote::protocol::{self, Ask, Fault, MOST, Outcome, Records, Request, Rows, Said, VERSION};
+use tokio::time::timeout;
 
 use super::commands;
 use super::reply::Answer;
@@ -39,7 +41,12 @@ impl Session {
                 few(requests.len())?;
                 Said::Grants(self.reserved(&caller, requests).await)
             }
-            ask => self.said(&caller, ask).await?.unwrap_or_else(|error| Said::Failed(Fault::of(&error))),
+            ask => {
+                let silent = silent(&ask);
+                let said = timeout(self.state.proxy.limit(), self.said(&caller, ask)).await;
+                let said = said.unwrap_or_else(|_| Ok(Err(silent.into())))?;
+                said.unwrap_or_else(|error| Said::Failed(Fault::of(&error)))
+            }
         };
         Ok(Answer::Bytes(protocol::Answer { number, said }.encode()))
     }
@@ -190,45 +197,63 @@ impl Session {
         change: impl Future<Output = Result<SequenceInfo>> + Send + 'static,
     ) -> Reply {
         self.administers(caller, did, name)?;
-        let outcome = self.state.draws.changing(name, change).await;
-        self.noted(caller, did, name, outcome.as_ref().map(Some));
-        Ok(outcome.map(Said::Sequence))
+        let note = self.noting(caller, did, name);
+        let change = change.inspect(move |outcome| note(outcome.as_ref().map(Some)));
+        Ok(self.state.draws.changing(name, change).await.map(Said::Sequence))
     }
 
     async fn removed(&self, caller: &Caller, name: &SequenceName) -> Reply {
         self.administers(caller, "remove", name)?;
-        let (store, of) = (self.state.proxy.administered(), name.clone());
-        let outcome = self.state.draws.changing(name, async move { store.remove(&of).await }).await;
-        if !matches!(outcome, Ok(false)) {
-            self.noted(caller, "remove", name, outcome.as_ref().map(|_| None));
-        }
-        Ok(outcome.map(Said::Done))
+        let (store, of, note) =
+            (self.state.proxy.administered(), name.clone(), self.noting(caller, "remove", name));
+        let remove = async move {
+            let outcome = store.remove(&of).await;
+            if !matches!(outcome, Ok(false)) {
+                note(outcome.as_ref().map(|_| None));
+            }
+            outcome
+        };
+        Ok(self.state.draws.changing(name, remove).await.map(Said::Done))
     }
 
     fn administers(&self, caller: &Caller, did: &'static str, name: &SequenceName) -> Result<(), Refusal> {
         caller.may(Right::Administer, name).inspect_err(|refusal| {
-            self.note(caller, did, name, audit::Outcome::Refused(refusal));
+            let act = Act { by: Some(caller), peer: &self.peer, did, sequence: name };
+            self.state.audit.note(act, audit::Outcome::Refused(refusal));
         })
     }
 
-    fn noted(
+    /// Returns a function that writes the audit line of a change. The change calls it in its own task: the line
+    /// is written even if the client disconnects or the time is over.
+    fn noting(
         &self,
         caller: &Caller,
         did: &'static str,
         name: &SequenceName,
-        outcome: Result<Option<&SequenceInfo>, &Error>,
-    ) {
-        let outcome = match outcome {
-            Ok(info) => audit::Outcome::Done(info),
-            Err(error) if error.status() == Status::Permanent => audit::Outcome::Refused(error),
-            Err(error) => audit::Outcome::Failed(error),
-        };
-        self.note(caller, did, name, outcome);
+    ) -> impl FnOnce(Result<Option<&SequenceInfo>, &Error>) + Send + use<> {
+        let (state, peer) = (self.state.clone(), self.peer.clone());
+        let (caller, name) = (caller.clone(), name.clone());
+        move |outcome| {
+            let act = Act { by: Some(&caller), peer: &peer, did, sequence: &name };
+            state.audit.note(
+                act,
+                match outcome {
+                    Ok(info) => audit::Outcome::Done(info),
+                    Err(error) if error.status() == Status::Permanent => audit::Outcome::Refused(error),
+                    Err(error) => audit::Outcome::Failed(error),
+                },
+            );
+        }
     }
+}
 
-    fn note(&self, caller: &Caller, did: &'static str, name: &SequenceName, outcome: audit::Outcome<'_>) {
-        let act = Act { by: Some(caller), peer: &self.peer, did, sequence: name };
-        self.state.audit.note(act, outcome);
+/// Returns the kind of error for a store that does not answer this request in time.
+fn silent(ask: &Ask) -> ErrorKind {
+    match ask {
+        Ask::Capabilities | Ask::Inspect(_) | Ask::List(_) | Ask::Record(_) | Ask::ListRecords(_) => {
+            ErrorKind::Unavailable
+        }
+        _ => ErrorKind::UnknownOutcome,
     }
 }
 

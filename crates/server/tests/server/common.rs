@@ -149,11 +149,17 @@ impl Client {
         lines
     }
 
-    /// Returns the answer to `IDMILL.STORE`.
-    pub(crate) async fn ask_store(&mut self, ask: Ask) -> String {
+    /// Sends `IDMILL.STORE`.
+    pub(crate) async fn send_store(&mut self, ask: Ask) {
         let request = String::from_utf8(Request { number: 7, ask }.encode()).unwrap();
         let (command, length) = (format!("*3\r\n$12\r\nIDMILL.STORE\r\n$1\r\n{VERSION}"), request.len());
-        match self.ask(&format!("{command}\r\n${length}\r\n{request}")).await {
+        self.send(format!("{command}\r\n${length}\r\n{request}\r\n")).await;
+    }
+
+    /// Returns the answer to `IDMILL.STORE`.
+    pub(crate) async fn ask_store(&mut self, ask: Ask) -> String {
+        self.send_store(ask).await;
+        match self.line().await {
             length if length.starts_with('$') => self.line().await,
             refused => refused,
         }

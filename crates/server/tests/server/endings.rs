@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use idmill::store::Store;
-use idmill_testing::faulty::{Faults, FaultyStore};
+use idmill::store::{Reserve, Store};
+use idmill_remote::protocol::Ask;
+use idmill_testing::faulty::{Fault, Faults, FaultyStore};
+use idmill_testing::{eventually, holds};
 use reqwest::StatusCode;
 
 use crate::common::{Running, with_orders};
@@ -89,4 +91,45 @@ async fn idle_http_client_does_not_delay_shutdown() {
     let ended = tokio::time::timeout(Duration::from_secs(60), server.end()).await;
     assert!(ended.is_ok(), "it waited for the shutdown timeout of an hour");
     drop(http);
+}
+
+/// The server ends only after all requests have ended or their clients are gone.
+#[tokio::test]
+async fn waiting_client_that_disconnects_is_noticed() {
+    let (store, hour) = (with_orders().await, Duration::from_secs(3600));
+    let server = Running::with(store.clone(), |server| server.timeout(hour).shutdown_timeout(hour)).await;
+    store.set_faults(Faults::none().random(Fault::HangBefore, 1.0));
+    let reserve = Ask::Reserve(vec![Reserve::new("orders".parse().unwrap(), 5)]);
+    let mut clients = [server.client().await, server.client().await];
+    let before = store.requests();
+    clients[0].send("INCR orders\r\n").await;
+    clients[1].send_store(reserve).await;
+    eventually("both clients wait", async || {
+        let asked = store.requests() - before;
+        holds(asked == 2, asked)
+    })
+    .await;
+    drop(clients);
+    let ended = tokio::time::timeout(Duration::from_secs(60), server.end()).await;
+    ended.expect("the server still waits for the clients").unwrap();
+}
+
+/// Bytes that arrive while an answer is awaited are commands too, and a client may close its side first.
+#[tokio::test]
+async fn commands_sent_during_a_wait_are_answered_in_order() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let store = with_orders().await;
+    let server = Running::over(store.clone()).await;
+    store.set_faults(Faults::none().always(Fault::Latency(Duration::from_millis(50))));
+    let mut client = server.client().await.0;
+    client.set_nodelay(true).unwrap();
+    for part in ["INCR orders\r\nEC", "HO one\r\nINCR or", "ders\r\nPING\r\n"] {
+        client.write_all(part.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    client.shutdown().await.unwrap();
+    let mut answers = String::new();
+    client.read_to_string(&mut answers).await.unwrap();
+    assert_eq!(answers, ":1\r\n$3\r\none\r\n:2\r\n+PONG\r\n");
 }
