@@ -1,6 +1,6 @@
 """Builds the files of a release for one target. `release.py TARGET DIR`
 
-Writes three files to DIR: an archive with the command, the SHA-256 of the archive, and the command's list of
+Writes three files to DIR: an archive with the command and the files in `deploy/` that a server needs, the SHA-256 of the archive, and the command's list of
 dependencies (SBOM, in CycloneDX). The command also contains this list, which `cargo audit bin` reads. Needs
 cargo-auditable and cargo-cyclonedx; for Linux, cargo-zigbuild and zig, which link against an old C library.
 """
@@ -51,19 +51,27 @@ def bill_of_materials(target, packages, file):
             (directory / file.name).unlink()
 
 
+def contents(command):
+    """Returns each file of the archive, and its path in the archive."""
+    pages = [Path(page) for page in ("README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT")]
+    # The guide names these files by their path in the repository.
+    deployed = [Path("deploy/idmill.toml"), *sorted(Path("deploy").glob("systemd/*")),
+                Path("deploy/prometheus/idmill.rules.yaml"), Path("deploy/grafana/idmill.json")]
+    return [(command, command.name), *((file, file.as_posix()) for file in pages + deployed)]
+
+
 def pack(command, name, directory):
     """Returns the archive, which has one directory."""
-    contents = [command, *map(Path, ("README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"))]
     if command.suffix == ".exe":
         archive = directory / f"{name}.zip"
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
-            for each in contents:
-                packed.write(each, f"{name}/{each.name}")
+            for file, path in contents(command):
+                packed.write(file, f"{name}/{path}")
     else:
         archive = directory / f"{name}.tar.gz"
         with tarfile.open(archive, "w:gz") as packed:
-            for each in contents:
-                packed.add(each, f"{name}/{each.name}")
+            for file, path in contents(command):
+                packed.add(file, f"{name}/{path}")
     return archive
 
 

@@ -3,8 +3,10 @@
 use std::io::{self, IsTerminal, Write};
 use std::iter;
 use std::path::Path;
+use std::time::Duration;
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
+use humantime::format_duration;
 use idmill::store::SequenceInfo;
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -49,7 +51,7 @@ impl From<&SequenceInfo> for Sequence {
 impl Sequence {
     fn cells(&self) -> [String; 8] {
         [
-            self.name.clone(),
+            visible(&self.name),
             or_dash(self.next),
             self.max.to_string(),
             percent(self.used_percent),
@@ -59,6 +61,11 @@ impl Sequence {
             self.epoch.to_string(),
         ]
     }
+}
+
+/// Returns the name with invisible characters as escapes, such as `\u{202e}`, which reverses the rest of a line.
+fn visible(name: &str) -> String {
+    name.escape_debug().to_string().replace("\\'", "'").replace("\\\"", "\"")
 }
 
 /// Formats two decimals. 0 % and 100 % appear only if `value` is exactly 0 or 100.
@@ -259,14 +266,24 @@ pub(crate) fn rate(per_second: f64) -> String {
 /// Formats the settings of a sequence as Rust code.
 pub(crate) fn settings(workload: &Workload) -> String {
     let seconds = workload.outage_budget.as_secs();
-    // Round up to whole milliseconds.
-    let millis = u64::try_from(workload.outage_budget.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
+    let millis = u64::try_from(whole_millis(workload.outage_budget).as_millis()).unwrap_or(u64::MAX);
     let budget = if workload.outage_budget.subsec_nanos() == 0 {
         format!("Duration::from_secs({})", grouped(seconds))
     } else {
         format!("Duration::from_millis({})", grouped(millis))
     };
     format!(".outage_budget({budget}).max_buffered({})", grouped(workload.max_buffered))
+}
+
+/// Formats the settings of a sequence as flags of `idmill serve`.
+pub(crate) fn flags(workload: &Workload) -> String {
+    let budget = format_duration(whole_millis(workload.outage_budget)).to_string().replace(' ', "");
+    format!("--outage-budget {budget} --max-buffered {}", workload.max_buffered)
+}
+
+/// Rounds up to whole milliseconds.
+fn whole_millis(time: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(time.as_micros().div_ceil(1000)).unwrap_or(u64::MAX))
 }
 
 /// Formats a number with `_` between thousands, as arguments and code accept it.
@@ -297,7 +314,6 @@ pub(crate) fn note(json: bool, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn sheet_is_printed_as_text_or_markdown() {
@@ -339,6 +355,14 @@ mod tests {
     }
 
     #[test]
+    fn invisible_characters_of_names_are_escaped() {
+        for name in ["orders", "größe 1", "it's \"x\"", "строка", "注文"] {
+            assert_eq!(visible(name), name);
+        }
+        assert_eq!(visible("a\u{202e}b\u{200b}"), "a\\u{202e}b\\u{200b}");
+    }
+
+    #[test]
     fn settings_are_printed_as_rust_code() {
         let of = |budget: Duration| {
             settings(&Workload { rate: 1.0, latency: budget, outage_budget: budget, max_buffered: 12_345 })
@@ -355,6 +379,13 @@ mod tests {
             of(Duration::from_micros(1_500)),
             ".outage_budget(Duration::from_millis(2)).max_buffered(12_345)"
         );
+        let workload = Workload {
+            rate: 1.0,
+            latency: Duration::ZERO,
+            outage_budget: Duration::from_millis(71_200),
+            max_buffered: 12_345,
+        };
+        assert_eq!(flags(&workload), "--outage-budget 1m11s200ms --max-buffered 12345");
     }
 
     #[test]

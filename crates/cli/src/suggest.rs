@@ -7,7 +7,8 @@ use strsim::osa_distance as distance;
 
 /// Timeout of the search: a suggestion is not worth a longer wait.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum number of names to compare, so that the search is fast.
+/// Maximum number of names to compare, so that the search is fast. With more names, the most similar one may be
+/// missed, and a suggestion could be the sequence of another tenant.
 const LARGEST: usize = 10_000;
 
 /// Returns the most similar existing name; `None` if none is similar, or the store does not answer in time.
@@ -24,12 +25,14 @@ pub(crate) async fn nearest(store: &dyn Store, name: &str) -> Option<String> {
     tokio::time::timeout(TIMEOUT, search).await.ok()?
 }
 
-/// Returns the first names with this prefix.
+/// Returns the names with this prefix; `None` if there are more than [`LARGEST`].
 async fn names(store: &dyn Store, prefix: &str) -> Option<Vec<String>> {
     let (mut names, mut pages) = (Vec::new(), Pages::new(store, Page::of(prefix)));
-    while names.len() < LARGEST {
-        let Some(page) = pages.next().await.ok()? else { break };
+    while let Some(page) = pages.next().await.ok()? {
         names.extend(page.sequences.iter().map(|info| info.name.to_string()));
+        if names.len() > LARGEST {
+            return None;
+        }
     }
     Some(names)
 }
@@ -47,7 +50,21 @@ pub(crate) fn choose<'a>(name: &str, among: impl Iterator<Item = &'a str>) -> Op
 
 #[cfg(test)]
 mod tests {
+    use idmill::store::{Bounds, MemoryStore};
+
     use super::*;
+
+    #[tokio::test]
+    async fn too_many_names_give_no_suggestion() {
+        let store = MemoryStore::new();
+        let bounds = Bounds::new(1, 9).unwrap();
+        for at in 0..=LARGEST {
+            store.create(&format!("tenant-{at:05}").parse().unwrap(), bounds).await.unwrap();
+        }
+        assert_eq!(nearest(&store, "tenant-x0000").await, None, "there may be a more similar name");
+        store.remove(&"tenant-00000".parse().unwrap()).await.unwrap();
+        assert_eq!(nearest(&store, "tenant-1000").await.as_deref(), Some("tenant-10000"));
+    }
 
     #[test]
     fn distance_counts_differing_letters() {

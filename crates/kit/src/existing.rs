@@ -58,8 +58,8 @@ async fn explain(store: &dyn Store, requests: &[Reserve], granted: &mut [Result<
 }
 
 fn absent(name: &SequenceName) -> Error {
-    let message = "no such sequence, and `existing` prevents its creation; correct the name, or create \
-                   it first";
+    let message =
+        "no such sequence, and none is created on its first use; correct the name, or create it first";
     Error::new(ErrorKind::NotFound, message).of(name)
 }
 
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(ids.sequence::<u64>("orders").await.unwrap().next().await.unwrap(), 1);
         let opened = ids.sequence::<u64>("odrers").await.unwrap_err();
         assert_eq!(opened.kind(), ErrorKind::NotFound, "{opened}");
-        assert!(opened.to_string().contains("prevents its creation"), "{opened}");
+        assert!(opened.to_string().contains("none is created"), "{opened}");
         let drawn = ids.sequence::<u64>("odrers").lazy().unwrap().next().await.unwrap_err();
         assert_eq!(drawn.kind(), ErrorKind::NotFound, "{drawn}");
         assert_eq!(memory.list_all().await.unwrap().len(), 1);
@@ -129,8 +129,7 @@ mod tests {
             [request(&missing, Some(bounds)), request(&known, Some(bounds)), request(&missing, None)];
         let granted = Existing::of(memory).reserve_many(&requests).await;
         assert!(granted[1].is_ok());
-        let says =
-            |at: usize| granted[at].as_ref().unwrap_err().to_string().contains("prevents its creation");
+        let says = |at: usize| granted[at].as_ref().unwrap_err().to_string().contains("none is created");
         assert_eq!((says(0), says(2)), (true, false), "the last request does not ask for a creation");
     }
 }

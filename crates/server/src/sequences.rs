@@ -10,7 +10,8 @@ use std::time::Duration;
 use derive_more::Debug;
 use idmill::store::{Bounds, Change, SequenceInfo};
 use idmill::{
-    Allocator, Error, ErrorKind, IdRange, Operation, Ranges, Result, SequenceName, Sequences, Status,
+    Allocator, Error, ErrorKind, IdRange, Operation, Ranges, Result, SequenceBuilder, SequenceName,
+    Sequences, Status,
 };
 use parking_lot::RwLock;
 use tracing::Instrument as _;
@@ -26,6 +27,9 @@ const TRIES: usize = 8;
 const MOST_IDS: u64 = 1_000_000;
 /// A sequence that is exhausted within this time at its current rate counts as ending soon.
 const SOON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Sets the settings of a sequence before it is opened.
+pub(crate) type Configure = dyn Fn(&str, SequenceBuilder<i64>) -> SequenceBuilder<i64> + Send + Sync;
 
 /// An open sequence. Ids are at most 2^63 − 1, the largest integer of the Redis protocol.
 #[derive(Debug)]
@@ -170,6 +174,8 @@ pub(crate) struct OpenSequences {
     administered: Sequences,
     timeout: Duration,
     #[debug(skip)]
+    configure: Arc<Configure>,
+    #[debug(skip)]
     open: Arc<Open>,
 }
 
@@ -182,7 +188,18 @@ struct Open {
 
 impl OpenSequences {
     pub(crate) fn of(sequences: Sequences, administered: Sequences, timeout: Duration) -> Self {
-        Self { sequences, administered, timeout, open: Arc::default() }
+        Self {
+            sequences,
+            administered,
+            timeout,
+            configure: Arc::new(|_, builder| builder),
+            open: Arc::default(),
+        }
+    }
+
+    /// Uses these settings for each sequence that is opened.
+    pub(crate) fn configured(self, configure: Arc<Configure>) -> Self {
+        Self { configure, ..self }
     }
 
     pub(crate) fn sequences(&self) -> &Sequences {
@@ -249,7 +266,8 @@ impl OpenSequences {
         }
         let name = SequenceName::new(name)?;
         self.unopened(&name)?;
-        let opened = self.sequences.sequence::<i64>(&name).timeout(self.timeout).await;
+        let builder = self.sequences.sequence::<i64>(&name).timeout(self.timeout);
+        let opened = (self.configure)(&name, builder).await;
         let allocator = opened.inspect_err(|error| self.open.unopened.note(&name, error))?;
         self.open.unopened.forget(&name);
         let opened = || OpenSequence {

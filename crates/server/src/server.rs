@@ -9,7 +9,7 @@ use axum::Router;
 use axum::http::HeaderMap;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use idmill::{Result, Sequences};
+use idmill::{Result, SequenceBuilder, Sequences};
 use idmill_kit::secrets;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -24,7 +24,7 @@ use crate::http::Hosts;
 use crate::listener::{Clients, Door, Spot, accept};
 use crate::peer::Peer;
 use crate::readiness::Readiness;
-use crate::sequences::OpenSequences;
+use crate::sequences::{Configure, OpenSequences};
 use crate::state::{Metrics, ServerState};
 use crate::status::{About, ServerStatus};
 use crate::store_proxy::StoreProxy;
@@ -59,7 +59,12 @@ pub struct ServerBuilder {
     hosts: Vec<String>,
     store: Option<String>,
     shutdown_delay: Duration,
+    configure: Configured,
 }
+
+#[derive(derive_more::Debug)]
+#[debug("Configured(…)")]
+struct Configured(Arc<Configure>);
 
 macro_rules! setters {
     ($($(#[$doc:meta])* $name:ident($this:ident, $value:ident: $ty:ty) { $effect:expr })+) => {
@@ -112,6 +117,16 @@ setters! {
     /// Default: [`Server::TIMEOUT`].
     timeout(self, time: Duration) { self.timeout = time }
 
+    /// Changes the settings of each sequence, by its name, before it is opened: its sizes and its order. A
+    /// sequence must always get the same settings. Default: the defaults of the builder, with
+    /// [`timeout`](Self::timeout).
+    configure(
+        self,
+        settings: impl Fn(&str, SequenceBuilder<i64>) -> SequenceBuilder<i64> + Send + Sync + 'static
+    ) {
+        self.configure = Configured(Arc::new(settings))
+    }
+
     /// Requires TLS for both protocols. Default: connections are not encrypted.
     tls(self, tls: Tls) { self.tls = Some(tls) }
 
@@ -155,6 +170,7 @@ impl ServerBuilder {
         let proxy = StoreProxy::of(&self.sequences, &self.administered, self.timeout);
         let (draws, ending) =
             (OpenSequences::of(self.sequences, self.administered, self.timeout), CancellationToken::new());
+        let draws = draws.configured(self.configure.0);
         let most = self.max_connections.min(Semaphore::MAX_PERMITS);
         let places = Arc::new(Semaphore::new(most));
         let address = address_of(http.as_ref());
@@ -242,6 +258,7 @@ impl Server {
             store: None,
             parents: None,
             shutdown_delay: Duration::ZERO,
+            configure: Configured(Arc::new(|_, builder| builder)),
         }
     }
 

@@ -142,7 +142,9 @@ impl Dialect {
     /// Returns the error for a rejected new connection. No request of the caller was sent.
     pub fn refused(&self, fault: &Fault) -> Error {
         let kind = self.classify(fault, Asked::Read);
-        advised(kind, fault, (self.remedy)(fault, kind))
+        // A server of another kind, or with TLS, closes the connection at the first request.
+        let stranger = || matches!(fault, Fault::Lost(_)).then(|| self.stranger.into());
+        advised(kind, fault, (self.remedy)(fault, kind).or_else(stranger))
     }
 
     /// Returns the error for a failed connection. No request of the caller was sent.

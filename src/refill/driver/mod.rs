@@ -310,8 +310,8 @@ impl Driver {
                 stats.note_success(now);
                 self.core.forget_error();
                 if failures > 0 {
-                    let since_grant = since.map(|since| now.saturating_sub(since));
-                    tracing::info!(sequence = %self.core.name, failures, ?since_grant, "the store grants ids again");
+                    let since_grant = since.map(|since| format!("{:.1?}", now.saturating_sub(since)));
+                    tracing::info!(sequence = %self.core.name, failures, since_grant, "the store grants ids again");
                 }
                 stats.add_granted(grant.range.len());
                 stats.note_grant(&grant);

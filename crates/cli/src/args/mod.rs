@@ -15,7 +15,7 @@ use idmill_url::Schemes;
 
 pub(crate) use measuring::{Bench, Check, Doctor, Drawing, Draws, Mode, Plan};
 #[cfg(feature = "serve")]
-pub(crate) use serve::{Keys, LogFormat, Spot};
+pub(crate) use serve::{Keys, LogFormat, SequenceKeys, Spot};
 pub(crate) use serve::{Serve, Token};
 use values::{duration, length, order, sequence};
 pub(crate) use values::{id, spelled};

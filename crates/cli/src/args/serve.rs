@@ -3,23 +3,26 @@
 
 #![cfg_attr(not(feature = "serve"), allow(dead_code))]
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use idmill::Order;
 use serde::{Deserialize, Deserializer};
 
-use super::values::{duration, length, time};
+use super::values::{duration, length, order, time};
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Serve {
     /// TOML file with settings
     ///
     /// Each option except `--config` and `--check` is a key of the same name, such as
-    /// `resp = "127.0.0.1:7380"`; so are `store` and `guard`. The command line overrides the environment,
-    /// which overrides the file.
+    /// `resp = "127.0.0.1:7380"`; so are `store` and `guard`. `outage-budget`, `max-buffered` and `order` are
+    /// keys of a table for a name or a prefix of names, such as `[sequences."shop.*"]`, or `[sequences."*"]`
+    /// for all. The command line overrides the environment, which overrides the file.
     #[arg(long, value_name = "FILE", env = "IDMILL_SERVE_CONFIG", hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
     /// Check the settings and tokens without contacting the store
@@ -37,6 +40,10 @@ pub(crate) struct Keys {
     pub(crate) store: Option<String>,
     #[arg(skip)]
     pub(crate) guard: Option<String>,
+    /// The settings of sequences, by pattern. The longest pattern that matches has precedence.
+    #[arg(skip)]
+    #[serde(default)]
+    pub(crate) sequences: BTreeMap<String, SequenceKeys>,
     /// Address for Redis clients, or `none` [default: 127.0.0.1:7380]
     #[arg(long, value_name = "ADDR", env = "IDMILL_SERVE_RESP", value_parser = spot)]
     #[serde(default, deserialize_with = "spot_in_file")]
@@ -88,6 +95,15 @@ pub(crate) struct Keys {
     #[arg(long, alias = "freshness", value_name = "DURATION", env = "IDMILL_SERVE_MAX_AGE", value_parser = duration)]
     #[serde(default, alias = "freshness", deserialize_with = "duration_in_file")]
     pub(crate) max_age: Option<Duration>,
+    #[command(flatten)]
+    #[serde(skip)]
+    pub(crate) all: SequenceKeys,
+    /// Evict a sequence without draws after this time [default: 10m]
+    ///
+    /// The eviction may take up to twice this time, and two minutes more.
+    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_IDLE", value_parser = duration)]
+    #[serde(default, deserialize_with = "duration_in_file")]
+    pub(crate) idle: Option<Duration>,
     /// How long requests may take to finish at shutdown [default: 10s]
     #[arg(long, alias = "drain", value_name = "DURATION", env = "IDMILL_SERVE_SHUTDOWN_TIMEOUT", value_parser = duration)]
     #[serde(default, alias = "drain", deserialize_with = "duration_in_file")]
@@ -107,6 +123,39 @@ pub(crate) struct Keys {
     pub(crate) log_format: Option<LogFormat>,
 }
 
+/// The settings of sequences: flags for all sequences, or a table of the file for a pattern of names.
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct SequenceKeys {
+    /// How long ids in memory last without the store, at the current rate [default: 5s]
+    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_OUTAGE_BUDGET", value_parser = duration)]
+    #[serde(default, deserialize_with = "duration_in_file")]
+    pub(crate) outage_budget: Option<Duration>,
+    /// Maximum ids of a sequence in memory [default: a ten-thousandth of it, at most 1000000]
+    ///
+    /// Takes precedence over --outage-budget. `idmill plan` computes both.
+    #[arg(long, value_name = "IDS", env = "IDMILL_SERVE_MAX_BUFFERED", value_parser = length)]
+    #[serde(default, deserialize_with = "length_in_file")]
+    pub(crate) max_buffered: Option<u64>,
+    /// Order of the ids: process, thread or global [default: process]
+    ///
+    /// With `global`, ids grow across all servers, and each draw waits for the store.
+    #[arg(long, value_name = "ORDER", env = "IDMILL_SERVE_ORDER", value_parser = order)]
+    #[serde(default, deserialize_with = "order_in_file")]
+    pub(crate) order: Option<Order>,
+}
+
+impl SequenceKeys {
+    /// Returns these settings, with the values of `other` for missing settings.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            outage_budget: self.outage_budget.or(other.outage_budget),
+            max_buffered: self.max_buffered.or(other.max_buffered),
+            order: self.order.or(other.order),
+        }
+    }
+}
+
 /// How the log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -121,11 +170,11 @@ impl Keys {
     /// Returns these settings, with the values of `other` for missing settings.
     pub(crate) fn over(self, other: Self) -> Self {
         macro_rules! first {
-            ($($key:ident)*) => { Self { $($key: self.$key.or(other.$key)),* } };
+            ($($key:ident)*) => { Self { sequences: other.sequences, $($key: self.$key.or(other.$key)),* } };
         }
         first! {
             store guard resp http http_hosts tokens tls_cert tls_key tls_client_ca insecure create timeout
-            max_age shutdown_timeout shutdown_delay max_connections log_format
+            max_age all idle shutdown_timeout shutdown_delay max_connections log_format
         }
     }
 }
@@ -149,6 +198,14 @@ fn spot_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Spot>, D::E
 
 fn duration_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     duration(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
+}
+
+fn length_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    length(&u64::deserialize(from)?.to_string()).map(Some).map_err(serde::de::Error::custom)
+}
+
+fn order_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Order>, D::Error> {
+    order(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
 }
 
 fn time_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {

@@ -176,7 +176,8 @@ impl Pattern {
         self.text.starts_with(prefix).then(|| self.clone())
     }
 
-    pub(crate) fn matches(&self, name: &str) -> bool {
+    /// Returns whether the pattern is this name or a prefix of it.
+    pub fn matches(&self, name: &str) -> bool {
         if self.is_prefix { name.starts_with(&*self.text) } else { name == &*self.text }
     }
 }

@@ -3,11 +3,12 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use axum::Json;
 use axum::body::{Body, Bytes};
+use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use axum::{Json, extract::rejection::QueryRejection};
 use futures_util::stream;
 use idmill::{IdRange, Ranges};
 use serde::{Deserialize, Serialize};
@@ -62,11 +63,18 @@ pub(super) async fn draw(
     Name(name): Name,
     headers: HeaderMap,
     asked: Result<Query<Asked>, QueryRejection>,
+    body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     let Query(Asked { n, form }) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
     if headers.contains_key("idempotency-key") {
         let detail = "`Idempotency-Key` is not supported: each request draws new ids, and the ids of a lost \
                       reply leave a gap";
+        return Err(Problem::invalid(detail));
+    }
+    let body = body.map_err(|error| Problem::invalid(error.body_text()))?;
+    if !body.is_empty() {
+        let detail =
+            "the request has a body, which draws do not read; send `n` and `form` in the URL: `?n=10`";
         return Err(Problem::invalid(detail));
     }
     if n == 0 {

@@ -103,6 +103,8 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
         }
         Some(1020 | 1213) => "the server rolled back the transaction of this statement; begin it again",
         Some(1040 | 1203 | 1226) => "use fewer connections, or raise the server's limit",
+        // This code is for any option that forbids a statement.
+        Some(1290) if !words(fault).contains("read") => "change that option of the server",
         Some(code) if READ_ONLY.contains(&code) => "write to the primary, outside read-only transactions",
         Some(1044 | 1142 | 1143) => {
             "grant the user SELECT, INSERT, UPDATE and DELETE on the table, and CREATE for `mode=rwc` \

@@ -38,11 +38,9 @@ async fn connection_is_encrypted_and_certificates_are_checked() {
     assert_eq!(first(&trusting).await.unwrap(), 1);
     assert_eq!(first(&trusting).await.unwrap(), 2);
     let plain = format!("idmill://{address}?timeout=4s");
-    assert_eq!(
-        first(&plain).await.unwrap_err().kind(),
-        ErrorKind::Unavailable,
-        "the server accepts only TLS"
-    );
+    let error = first(&plain).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "the server accepts only TLS");
+    assert!(error.to_string().contains("whether it uses TLS (`idmills://`)"), "{error}");
     for (url, kind, remedy) in [
         (format!("idmills://{address}"), ErrorKind::Denied, "ca=FILE"),
         (trusting.replace("127.0.0.1", "localhost"), ErrorKind::Denied, "certificate"),

@@ -171,7 +171,7 @@ async fn server_that_creates_nothing_reports_not_found() {
     let remote = server.open().await;
     let error = reserve(&remote, "odrers", 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
-    assert!(error.to_string().contains("prevents its creation"), "{error}");
+    assert!(error.to_string().contains("none is created"), "{error}");
     assert_eq!(memory.list_all().await.unwrap().len(), 0);
     // An administrator creates the sequence.
     remote.create(&name("orders"), Bounds::new(1, 9).unwrap()).await.unwrap();

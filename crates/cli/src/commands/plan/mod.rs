@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use self::simulate::Outage;
 use crate::args::{Global, Plan};
 use crate::failure::{Failure, Outcome};
-use crate::output::{self, grouped, pairs, render, settings};
+use crate::output::{self, flags, grouped, pairs, render, settings};
 use crate::planning::{Sizes, Workload};
 use crate::plot::{Line, Plot, label, scaled};
 
@@ -148,6 +148,7 @@ impl Planned {
             ("step", format!("{step} ids; {} reserves per hour in total", number(self.reserves_per_hour()))),
             ("waste", format!("at most {} ids if a process crashes", grouped(sizes.most_in_memory()))),
             ("settings", settings(work)),
+            ("server", format!("idmill serve {}", flags(work))),
             ("lasts", format!("at least {} without the store", whole(self.lasts().as_secs_f64()))),
             ("simulated", self.simulated(outage)),
             ("a year", format!("{drawn} ids drawn, {wasted} lost in restarts ({lost:.2} %)")),

@@ -11,6 +11,7 @@ mod limit {
 }
 mod reload;
 mod settings;
+mod sizes;
 #[cfg(target_os = "linux")]
 mod systemd;
 #[cfg(not(target_os = "linux"))]
@@ -42,7 +43,7 @@ use settings::Settings;
 pub(crate) use tokens::run as token;
 use traces::Traces;
 
-/// An idle sequence is evicted after this time.
+/// Default time after which an idle sequence is evicted.
 const IDLE: Duration = Duration::from_secs(600);
 /// Interval of the metrics recorder's upkeep.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -111,11 +112,13 @@ async fn bound(settings: &Settings, handed: Handed, metrics: PrometheusHandle) -
     let store = opening::to_serve(&settings.global, REACHED_WITHIN).await?;
     let administered = Sequences::new(store.clone())?;
     let drawn: Arc<dyn Store> = if settings.creates { store } else { Arc::new(Existing::of(store)) };
-    let mut sequences = Sequences::builder(drawn).idle_eviction(IDLE);
+    let mut sequences = Sequences::builder(drawn).idle_eviction(settings.idle);
     if let Some(age) = settings.max_age {
         sequences = sequences.max_age(age);
     }
+    let sizes = settings.sizes.clone();
     let mut server = Server::builder(sequences.start()?)
+        .configure(move |name, builder| sizes.apply(name, builder))
         .administers(administered)
         .access(settings.access.clone())
         .timeout(settings.timeout)

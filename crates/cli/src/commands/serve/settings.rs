@@ -8,8 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use idmill_server::{Access, Server, Tls};
 
-use super::Handed;
+use super::sizes::Sizes;
 use super::tokens;
+use super::{Handed, IDLE};
 use crate::args::{Global, Keys, LogFormat, Serve, Spot};
 use crate::failure::{Failure, Outcome};
 use crate::{opening, output};
@@ -27,6 +28,8 @@ pub(super) struct Settings {
     pub(super) creates: bool,
     pub(super) timeout: Duration,
     pub(super) max_age: Option<Duration>,
+    pub(super) sizes: Sizes,
+    pub(super) idle: Duration,
     pub(super) shutdown_timeout: Duration,
     pub(super) shutdown_delay: Duration,
     pub(super) max_connections: usize,
@@ -75,6 +78,8 @@ impl Settings {
             },
             timeout: keys.timeout.unwrap_or(Server::TIMEOUT),
             max_age: keys.max_age,
+            sizes: Sizes::of(keys.sequences, keys.all)?,
+            idle: keys.idle.unwrap_or(IDLE),
             shutdown_timeout: keys.shutdown_timeout.unwrap_or(Server::SHUTDOWN_TIMEOUT),
             max_connections: keys
                 .max_connections
@@ -107,6 +112,8 @@ impl Settings {
                 "certificate-expires": self.expires(),
                 "create": self.creates,
                 "timeout": humantime::format_duration(self.timeout).to_string(),
+                "sequences": self.sizes.json(),
+                "idle": humantime::format_duration(self.idle).to_string(),
                 "max-age": self.max_age.map(|age| humantime::format_duration(age).to_string()),
                 "shutdown-delay": humantime::format_duration(self.shutdown_delay).to_string(),
                 "log-format": if self.logs_json { "json" } else { "text" },
@@ -234,6 +241,7 @@ mod tests {
             ("--resp", Server::RESP.to_string()),
             ("--http", Server::HTTP.to_string()),
             ("--timeout", time(Server::TIMEOUT)),
+            ("--idle", time(IDLE)),
             ("--shutdown-timeout", time(Server::SHUTDOWN_TIMEOUT)),
             ("--max-connections", Server::MAX_CONNECTIONS.to_string()),
         ] {

@@ -357,6 +357,30 @@ fn flags_override_environment_and_file_settings() {
     assert_eq!(place.files(), ["idmill.toml"]);
 }
 
+/// The longest pattern that matches has precedence, and a flag is for all sequences without such a pattern.
+#[test]
+fn sizes_are_set_by_pattern_of_names() {
+    let place = Place::new();
+    let file =
+        "idle = \"1h\"\n[sequences.\"*\"]\nmax-buffered = 1000\n[sequences.\"shop.*\"]\nmax-buffered = 2\n";
+    fs::write(place.path().join("idmill.toml"), file).unwrap();
+    let options = ["--config", "idmill.toml", "--max-buffered", "4"];
+    let ran = place.run(&[&["serve", "--check", "--json"], &options[..]].concat());
+    let settings: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((&settings["idle"], &settings["sequences"]["*"]["max-buffered"]), (&"1h".into(), &4.into()));
+    assert_eq!(settings["sequences"]["shop.*"]["max-buffered"], 2);
+    let server = Server::start(&place, &options);
+    let mut client = server.client();
+    for name in ["users", "shop.orders"] {
+        assert_eq!(client.ask(&format!("INCR {name}")), ":1");
+    }
+    drop(client);
+    server.tell("-KILL");
+    drop(server);
+    let next = |name: &str| place.json(&["show", name, "--json"])["next"].as_u64().unwrap();
+    assert!((2..=5).contains(&next("users")) && (2..=3).contains(&next("shop.orders")));
+}
+
 #[test]
 fn earlier_spellings_of_settings_are_read() {
     let place = Place::new();
@@ -379,6 +403,7 @@ fn unusable_serve_setting_is_rejected_with_a_remedy() {
     let place = Place::new();
     fs::write(place.path().join("bad.toml"), "resp = \"127.0.0.1:1\"\nrsep = \"\"\n").unwrap();
     fs::write(place.path().join("tokens.toml"), "[[token]]\nname = \"a\"\n").unwrap();
+    fs::write(place.path().join("sizes.toml"), "[sequences.\"*\"]\nmax-bufered = 1\n").unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     for (args, words) in [
@@ -389,6 +414,8 @@ fn unusable_serve_setting_is_rejected_with_a_remedy() {
         (&["--resp", "localhost"], "127.0.0.1:7380"),
         (&["--config", "bad.toml"], "bad.toml, line 2"),
         (&["--config", "none.toml"], "none.toml cannot be read"),
+        (&["--config", "sizes.toml"], "sizes.toml, line 2"),
+        (&["--order", "any"], "use process, thread or global"),
         (&["--tokens", "tokens.toml"], "tokens.toml, line 1"),
         (&["--resp", &taken], "choose another address"),
     ] {
@@ -408,7 +435,7 @@ fn server_is_the_store_of_remote_commands() {
     let url = format!("idmill://{}?timeout=60s", server.resp);
     let run = |args: &[&str]| elsewhere.run(&[args, &["--store", &url]].concat());
     let refused = run(&["next", "orders"]);
-    assert!(refused.code == 4 && refused.err.contains("prevents its creation"), "{refused:?}");
+    assert!(refused.code == 4 && refused.err.contains("none is created"), "{refused:?}");
     for (args, out) in [
         (&["create", "orders", "--start", "7"][..], None),
         (&["next", "orders", "-n", "2"], Some("7\n8\n")),
