@@ -1,8 +1,9 @@
 """Builds the files of a release for one target. `release.py TARGET DIR`
 
-Writes three files to DIR: an archive with the command and the files in `deploy/` that a server needs, the SHA-256 of the archive, and the command's list of
-dependencies (SBOM, in CycloneDX). The command also contains this list, which `cargo audit bin` reads. Needs
-cargo-auditable and cargo-cyclonedx; for Linux, cargo-zigbuild and zig, which link against an old C library.
+Writes three files to DIR: an archive with the command and the files of `deploy/` that a server needs, the
+SHA-256 of the archive, and the command's list of dependencies (SBOM, in CycloneDX). The command also contains
+this list, which `cargo audit bin` reads. Needs cargo-auditable and cargo-cyclonedx; for Linux, cargo-zigbuild and
+zig, which link against an old C library.
 """
 
 import hashlib
