@@ -1,5 +1,6 @@
 //! An oracle for the engine. It feeds the engine arbitrary events, and checks every effect against the
-//! engine's promises. It reads only the engine's sizes, timer and queue length.
+//! engine's promises. It reads only the engine's sizes, timer, queue length and
+//! standing error.
 //!
 //! The oracle replaces the driver, the stock, the callers, the clock, and the store, whose grants can be
 //! correct, short, reset, faulty or broken. It panics with the name of a broken promise.
@@ -11,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::bytes::Bytes;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Status};
 use crate::name::SequenceName;
 use crate::range::{IdRange, Ranges};
 use crate::refill::engine::Engine;
@@ -23,6 +24,8 @@ use crate::sequence::settings::{Adaptive, Order, Settings, Sizing};
 use crate::sequence::time::Time;
 use crate::store::{Bounds, Change, Grant, Identity, SequenceInfo};
 use crate::sync::Arc;
+
+use promises::LONGEST_RETRY;
 
 struct Caller {
     number: usize,
@@ -205,7 +208,7 @@ impl Oracle {
         let here = self.held.len().saturating_add(level);
         let left = known.filter(|_| is_certain).map(|left| left.saturating_add(here));
         let short = left.filter(|left| *left < want.needs()).map(|_| ErrorKind::Exhausted);
-        let error = self.ended.or(short);
+        let error = self.ended.or_else(|| self.stands()).or(short);
         self.on(
             Event::Request { waiter: Caller { number, gone }, want, known, deadline },
             Cause { error, ..Cause::default() },
@@ -214,6 +217,15 @@ impl Oracle {
             error.is_none() || self.callers[number].answered,
             "a request that cannot succeed fails immediately"
         );
+    }
+
+    /// The permanent error that callers get until the next attempt is due.
+    fn stands(&self) -> Option<ErrorKind> {
+        let kind = self.engine.refused(self.now)?.kind();
+        assert_eq!(kind.status(), Status::Permanent, "only a permanent error stands");
+        let is_due = self.failed_at.is_none_or(|at| self.now >= at + LONGEST_RETRY);
+        assert!(!is_due, "a permanent error stands until the next attempt is due");
+        Some(kind)
     }
 
     /// Number of ids that the store has left.
@@ -333,6 +345,9 @@ impl Oracle {
             flight.revoked = true;
         }
         self.ended = self.ended.filter(|reason| *reason == ErrorKind::Closed);
+        if self.engine.refused(self.now).is_some() {
+            self.failed_at = None;
+        }
         self.on(Event::Revoked, Cause::default());
         assert!(self.held.is_empty(), "a revocation drops the held ids");
     }

@@ -14,7 +14,7 @@ use crate::store::{GiveBack, Grant, Identity};
 /// The shortest delay before a retry of a reserve.
 const SHORTEST_RETRY: Duration = Duration::from_millis(10);
 /// The longest delay: 5 s, 5 s of jitter, a margin.
-const LONGEST_RETRY: Duration = Duration::from_secs(11);
+pub(super) const LONGEST_RETRY: Duration = Duration::from_secs(11);
 
 impl Oracle {
     pub(super) fn granted(&mut self, grant: Grant) {

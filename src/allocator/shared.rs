@@ -16,6 +16,7 @@ use crate::sequence::process::forked;
 use crate::sequence::registry::Registry;
 use crate::sequence::settings::Settings;
 use crate::sequence::task::{Task, task_failed};
+use crate::sequences::probe::Probe;
 use crate::store::{Capabilities, Identity, Store};
 use crate::sync::{Arc, Mutex};
 
@@ -39,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) seed: Option<u64>,
     /// The settings of the sequence created last: the next one usually has the same.
     pub(crate) settings: Mutex<Option<Arc<Settings>>>,
+    /// What the store answers while a sequence fails.
+    pub(crate) probe: Arc<Probe>,
     /// Closed when the actor has ended.
     pub(crate) ended: watch::Receiver<()>,
 }

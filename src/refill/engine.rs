@@ -134,10 +134,12 @@ impl<W: Waiter> Engine<W> {
                     (self.low, self.wanted) = (true, self.wanted.max(wanted));
                 }
             }
-            Event::Request { waiter, want, known, deadline } => match self.refusal(want.needs(), known) {
-                Some(error) => out.push(Effect::Fail { waiter, error }),
-                None => self.queue.push(waiter, want, deadline),
-            },
+            Event::Request { waiter, want, known, deadline } => {
+                match self.refusal(want.needs(), known, now) {
+                    Some(error) => out.push(Effect::Fail { waiter, error }),
+                    None => self.queue.push(waiter, want, deadline),
+                }
+            }
             Event::Reserved(grant) => match self.history.raise(&grant) {
                 Some(change) => self.raise(Ok(grant), change, out),
                 None => self.reserved(grant, now, out),
@@ -161,9 +163,11 @@ impl<W: Waiter> Engine<W> {
         }
     }
 
-    /// Returns the change to send if the store violated its contract: it may have gone back in time.
+    /// Returns the change to send if the store violated its contract: it may have gone back in time. A removed
+    /// sequence has no `next` to raise.
     fn noticed(&self, error: &Error) -> Option<Change> {
-        if error.kind() == ErrorKind::StoreViolation { self.history.raise_unseen() } else { None }
+        let is_violated = error.kind() == ErrorKind::StoreViolation && !error.is_of_one_sequence();
+        if is_violated { self.history.raise_unseen() } else { None }
     }
 
     /// Keeps the answer until `next` has been raised.
@@ -241,9 +245,12 @@ impl<W: Waiter> Engine<W> {
     }
 
     /// Returns why a caller gets no ids, if that is certain.
-    fn refusal(&self, want: u64, known: Option<u64>) -> Option<Error> {
+    fn refusal(&self, want: u64, known: Option<u64>, now: Time) -> Option<Error> {
         if let Some(reason) = self.ended {
             return Some(reason.into());
+        }
+        if let Some(error) = self.refused(now) {
+            return Some(error.clone());
         }
         // While ids are in flight, neither in the store nor held, only a reserve shows whether enough are
         // left.
@@ -256,6 +263,11 @@ impl<W: Waiter> Engine<W> {
             )
         };
         (left < want).then(|| Error::new(ErrorKind::Exhausted, message()))
+    }
+
+    /// Returns the lasting permanent error that callers get until the next attempt is due.
+    pub(crate) fn refused(&self, now: Time) -> Option<&Error> {
+        self.retry.refusal(now)
     }
 
     /// Reserves a range if one is needed, none is in flight, and no retry is pending.
@@ -296,8 +308,8 @@ impl<W: Waiter> Engine<W> {
     }
 
     /// Whether it is too early for the next attempt. After a failure that was returned to all callers, the
-    /// next caller makes an attempt immediately. A signal does not trigger an attempt, since a caller of
-    /// `try_next` may signal a million times a second.
+    /// next caller makes an attempt immediately, unless the error [stands](Self::refused). A signal does not
+    /// trigger an attempt, since a caller of `try_next` may signal a million times a second.
     fn is_held(&self, now: Time) -> bool {
         let for_callers = || self.retry.was_reported() && self.queue.is_of_use();
         self.retry.at().is_some_and(|at| now < at) && !for_callers()
@@ -491,8 +503,8 @@ impl<W: Waiter> Engine<W> {
         }
     }
 
-    /// Handles a permanent failure: callers for which too few ids are held fail, and the next caller starts
-    /// the next attempt.
+    /// Handles a permanent failure: callers for which too few ids are held fail, and a later caller starts the
+    /// next attempt.
     fn give_up(&mut self, error: &Error, out: &mut Vec<Effect<W>>) {
         self.retry.note(error.clone(), self.settings.seed);
         self.refuse_all(error, out);
@@ -539,10 +551,11 @@ impl<W: Waiter> Engine<W> {
             flight.revoked = true;
         }
         self.low = false;
-        if self.ended == Some(ErrorKind::Exhausted) {
-            self.ended = None;
+        // The sequence may have been changed or created again: the next caller finds out.
+        if self.ended == Some(ErrorKind::Exhausted) || self.retry.is_lasting() {
             self.retry.set(None);
         }
+        self.ended = self.ended.filter(|reason| *reason == ErrorKind::Closed);
     }
 
     fn expire(&mut self, now: Time, out: &mut Vec<Effect<W>>) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-use crate::error::Error;
+use crate::error::{Error, Status};
 use crate::sequence::time::Time;
 
 /// `None` from a valid grant until a reserve fails or the sequence ends. Boxed, since most sequences usually
@@ -16,6 +16,8 @@ struct Failed {
     /// The delays between attempts, while they fail.
     delays: ExponentialBackoff,
     at: Option<Time>,
+    /// Whether the last two attempts failed permanently.
+    is_lasting: bool,
 }
 
 impl Retry {
@@ -33,6 +35,18 @@ impl Retry {
         self.error().is_some_and(Error::refuses_waiters)
     }
 
+    /// Returns the last error if two attempts in a row failed permanently, and it is too early for the next
+    /// one: callers get this error until then. After one such failure, the next caller tries again, since the
+    /// store may have been repaired.
+    pub(super) fn refusal(&self, now: Time) -> Option<&Error> {
+        self.error().filter(|_| self.is_lasting() && self.at().is_some_and(|at| now < at))
+    }
+
+    /// Whether the last two attempts failed permanently.
+    pub(super) fn is_lasting(&self) -> bool {
+        self.0.as_ref().is_some_and(|failed| failed.is_lasting)
+    }
+
     /// Returns when the next attempt may be made; `None` if immediately.
     pub(super) fn at(&self) -> Option<Time> {
         self.0.as_ref()?.at
@@ -41,8 +55,14 @@ impl Retry {
     /// Notes a failed attempt. `seed` makes the delays deterministic; only that of the first failure is used.
     pub(super) fn note(&mut self, error: Error, seed: Option<u64>) {
         match &mut self.0 {
-            Some(failed) => failed.error = error,
-            None => self.0 = Some(Box::new(Failed { error, delays: delays(seed), at: None })),
+            Some(failed) => {
+                failed.is_lasting = is_permanent(&failed.error) && is_permanent(&error);
+                failed.error = error;
+            }
+            None => {
+                let delays = delays(seed);
+                self.0 = Some(Box::new(Failed { error, delays, at: None, is_lasting: false }));
+            }
         }
     }
 
@@ -64,6 +84,10 @@ impl Retry {
     pub(super) fn clear(&mut self) {
         self.0 = None;
     }
+}
+
+fn is_permanent(error: &Error) -> bool {
+    error.status() == Status::Permanent
 }
 
 /// Delays of 10 ms, doubling up to 5 s, each with a random jitter of up to its own length; the number of

@@ -205,7 +205,8 @@ impl GrantHistory {
             "the sequence is gone, but {seen}; restore it, or run `idmill create {name} --start N`, with N \
              above every id in use"
         );
-        Error::new(ErrorKind::StoreViolation, message).because(absent.clone())
+        let error = Error::new(ErrorKind::StoreViolation, message).because(absent.clone());
+        if absent.is_of_one_sequence() { error.of_one_sequence() } else { error }
     }
 }
 

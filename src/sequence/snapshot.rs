@@ -31,8 +31,13 @@ pub struct Snapshot {
     pub empty_time: Duration,
     /// How long ago the store last granted ids; `None` before the first grant.
     pub since_grant: Option<Duration>,
-    /// Reserves that failed since the last grant; the end of a sequence is not a failure.
+    /// Reserves that failed since the last grant; the end of a sequence is not a failure. A reserve in flight
+    /// counts once it has taken over a second and over four times the [`latency`](Self::latency): it is sent
+    /// only if memory is low or a caller waits.
     pub failures_in_a_row: u64,
+    /// How long the reserve in flight has taken so far; `None` if there is none.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub in_flight: Option<Duration>,
     /// Whether callers wait now.
     pub is_empty: bool,
     /// Ids that the store took back, at the [close](crate::Sequences::close) or as excess: the next reserve
@@ -101,7 +106,8 @@ string_enum! {
         /// Under [`Order::Global`], whose memory is always empty: the last reserve failed, and no caller
         /// waits.
         Failing = "failing",
-        /// No reserve has failed since the last grant.
+        /// No reserve has failed since the last grant, and none is
+        /// [overdue](Snapshot::failures_in_a_row).
         Serving = "serving",
     }
 }
@@ -125,6 +131,8 @@ impl Snapshot {
         let stats = &core.stats;
         let (remaining, rate) = (core.stock.remaining(), stats.rate());
         let unreserved = stats.unreserved(core.settings.ceiling);
+        let in_flight = stats.asked_at().map(|at| now.saturating_sub(at));
+        let overdue = in_flight.is_some_and(|out| is_overdue(out, stats.latency()));
         Self {
             drawn: core.drawn(),
             remaining,
@@ -134,7 +142,8 @@ impl Snapshot {
             waits: stats.waits(),
             empty_time: stats.empty(now),
             since_grant: stats.granted_at().map(|at| now.saturating_sub(at)),
-            failures_in_a_row: stats.failing(),
+            failures_in_a_row: stats.failing() + u64::from(overdue),
+            in_flight,
             is_empty: stats.is_empty(),
             given_back: stats.given_back(),
             gaps: Gaps {
@@ -156,6 +165,35 @@ impl Snapshot {
     }
 }
 
+/// Returns whether a store that usually answers within `usual` has probably failed after this time.
+fn is_overdue(out: Duration, usual: Option<Duration>) -> bool {
+    out > usual.unwrap_or_default().saturating_mul(4).max(SHORTEST_OVERDUE)
+}
+
+/// Shorter delays are frequent, and ids in memory cover them.
+const SHORTEST_OVERDUE: Duration = Duration::from_secs(1);
+
 fn lasts(ids: u64, rate: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(ids as f64 / rate).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserve_is_overdue_after_four_latencies() {
+        let millis = Duration::from_millis;
+        for (usual, out, overdue) in [
+            (None, 1000, false),
+            (None, 1001, true),
+            (Some(2), 999, false),
+            (Some(2), 1001, true),
+            (Some(3000), 12_000, false),
+            (Some(3000), 12_001, true),
+        ] {
+            assert_eq!(is_overdue(millis(out), usual.map(millis)), overdue, "{out} of {usual:?}");
+        }
+        assert!(!is_overdue(Duration::MAX, Some(Duration::MAX)));
+    }
 }

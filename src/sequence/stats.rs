@@ -32,6 +32,8 @@ macro_rules! counters {
             /// plus one; 0 for never.
             empty_since: Counter,
             granted_at: Counter,
+            /// When the reserve in flight was sent, in the same form.
+            asked_at: Counter,
             /// Three values in one word, since there may be a million idle sequences. The first is the number
             /// of ids drawn per second, as the bits of an `f32`. The second is the latency of the last grant
             /// in seconds, as the upper half of the bits of an `f32`, and 0 before the first grant. The third
@@ -199,6 +201,16 @@ impl Stats {
     /// Returns when callers began to wait; `None` if none wait.
     pub(crate) fn empty_since(&self) -> Option<Duration> {
         unmark(self.empty_since.load(Ordering::Relaxed))
+    }
+
+    /// Notes when the reserve in flight was sent; `None` after its answer.
+    pub(crate) fn note_asked(&self, at: Option<Duration>) {
+        self.asked_at.store(at.map_or(0, mark), Ordering::Relaxed);
+    }
+
+    /// Returns when the reserve in flight was sent, by the actor's clock.
+    pub(crate) fn asked_at(&self) -> Option<Duration> {
+        unmark(self.asked_at.load(Ordering::Relaxed))
     }
 
     /// Notes a grant.

@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
+use crate::sequence::clock::Clock;
 use crate::sequence::parts::Core;
 use crate::sequence::registry::Registry;
 use crate::sequence::task::{Task, task_failed};
@@ -22,7 +23,9 @@ const AT_ONCE: usize = 256;
 /// Confirms ids in memory or drops them, so that every id handed out was reserved or confirmed within `age`.
 ///
 /// A check takes at most a quarter of `age`, as does the pause after it. So a check that fails immediately
-/// leaves time for another one before unconfirmed ids are too old.
+/// leaves time for another one before unconfirmed ids are too old. The sequences that were confirmed longest
+/// ago are read first: if the store is too slow to read all of them, each has its turn. A refill confirms its
+/// sequence too.
 ///
 /// Checks run on the actor's runtime, and store calls on the store's runtime. A call that panics or blocks
 /// its thread counts as unanswered.
@@ -34,6 +37,7 @@ pub(super) struct MaxAge {
     /// blocked thread.
     turn: Arc<Semaphore>,
     registry: Arc<Registry>,
+    clock: Clock,
 }
 
 /// The state of each core, by its key.
@@ -61,20 +65,21 @@ impl MaxAge {
         age: Duration,
         (store, store_runtime): (Arc<dyn Store>, RuntimeHandle),
         registry: Arc<Registry>,
+        clock: Clock,
     ) -> Self {
-        Self { age, store, store_runtime, turn: Arc::new(Semaphore::new(1)), registry }
+        Self { age, store, store_runtime, turn: Arc::new(Semaphore::new(1)), registry, clock }
     }
 
     /// Runs until the actor has ended.
     pub(super) async fn keep(self, mut ended: watch::Receiver<()>) {
-        let (mut known, mut last) = (Known::new(), Instant::now());
+        let (mut known, mut last, mut pause) = (Known::new(), Instant::now(), self.quarter());
         loop {
             // Nothing is ever sent on this channel: it only signals the end.
-            if timeout(self.quarter(), ended.changed()).await.is_ok() {
+            if timeout(pause, ended.changed()).await.is_ok() {
                 return;
             }
             let begun = Instant::now();
-            known = self.look(&known, last, begun).await;
+            (known, pause) = self.look(&known, last, begun).await;
             last = begun;
         }
     }
@@ -83,45 +88,74 @@ impl MaxAge {
         self.age / 4
     }
 
-    /// Whether ids that were confirmed at this time will be too old at the end of the next check.
-    fn is_due(&self, same_at: Instant) -> bool {
-        same_at.elapsed() + self.quarter() * 2 > self.age
+    /// Returns when the last grant confirmed the sequence: the reserve had been sent by then. A grant of
+    /// another identity empties memory first.
+    fn refilled(&self, core: &Core) -> Option<Instant> {
+        let (at, latency) = core.stats.granted_at().zip(core.stats.latency())?;
+        Some(self.clock.instant(at.saturating_sub(latency)))
+    }
+
+    /// Whether ids that were confirmed at this time will be too old at the end of the next check, which begins
+    /// after `pause`.
+    fn is_due(&self, same_at: Instant, pause: Duration) -> bool {
+        same_at.elapsed() + pause + self.quarter() > self.age
     }
 
     /// Checks all sequences that may have ids in memory. A sequence without a state got its first ids after
-    /// the `last` check began.
-    async fn look(&self, known: &Known, last: Instant, begun: Instant) -> Known {
+    /// the `last` check began. Returns the pause before the next check too.
+    async fn look(&self, known: &Known, last: Instant, begun: Instant) -> (Known, Duration) {
         let (mut next, mut asked) = (Known::new(), Vec::new());
         for core in self.registry.cores() {
             // Lets the runtime's other tasks run in between: there may be a million sequences.
             consume_budget().await;
+            let refilled = self.refilled(&core);
+            let latest = |at: Instant| refilled.map_or(at, |refilled| refilled.max(at));
             match known.get(&core.key) {
                 Some(dropped @ State::Dropped(granted)) if core.stats.granted() == *granted => {
                     next.insert(core.key, *dropped);
                 }
                 Some(State::Same { at, left }) if !core.is_used() && core.left() == *left => {
-                    next.insert(core.key, self.of_nobody(&core, *at, *left));
+                    next.insert(core.key, self.of_nobody(&core, latest(*at), *left));
+                }
+                // A later check is early enough.
+                _ if refilled.is_some_and(|at| at.elapsed() <= self.quarter()) => {
+                    next.insert(core.key, State::Same { at: latest(last), left: core.left() });
                 }
                 state => {
-                    let same_at = match state {
+                    let same_at = latest(match state {
                         Some(State::Same { at, .. }) => *at,
                         Some(State::Dropped(_)) | None => last,
-                    };
+                    });
                     // Check the sequence even if memory is empty: blocks and threads may still hold ids.
                     asked.extend(core.stats.identity().map(|held| Asked { core, held, same_at }));
                 }
             }
         }
+        asked.sort_by_key(|asked| asked.same_at);
         let found = self.read(asked.iter().map(|asked| asked.core.name.clone()).collect()).await;
+        let pause = self.pause(asked.len(), found.len());
         for (at, asked) in asked.iter().enumerate() {
-            next.insert(asked.core.key, self.judge(asked, found.get(at), begun));
+            next.insert(asked.core.key, self.judge(asked, found.get(at), begun, pause));
         }
-        next
+        (next, pause)
+    }
+
+    /// Returns the pause before the next check: none if this one could not read all sequences in its time.
+    fn pause(&self, asked: usize, answered: usize) -> Duration {
+        if (1..asked).contains(&answered) {
+            let (age, limit) = (self.age, self.quarter());
+            tracing::warn!(
+                "`max_age` {age:?} is too short: {answered} of {asked} sequences were checked within {limit:?}; \
+                 raise it"
+            );
+            return Duration::ZERO;
+        }
+        self.quarter()
     }
 
     /// Handles a sequence without an allocator and without draws: the store is not queried.
     fn of_nobody(&self, core: &Arc<Core>, at: Instant, left: u64) -> State {
-        if self.is_due(at) {
+        if self.is_due(at, self.quarter()) {
             tracing::debug!(sequence = %core.name, "ids in memory were dropped: too old, and unused");
             return drop_all(core);
         }
@@ -129,7 +163,13 @@ impl MaxAge {
     }
 
     /// Confirms or drops ids by the store's answer, if there is one.
-    fn judge(&self, asked: &Asked, found: Option<&Result<Option<SequenceInfo>>>, begun: Instant) -> State {
+    fn judge(
+        &self,
+        asked: &Asked,
+        found: Option<&Result<Option<SequenceInfo>>>,
+        begun: Instant,
+        pause: Duration,
+    ) -> State {
         let Asked { core, held, same_at } = asked;
         let why = match found {
             // If the identity has changed since this read was sent, the grant is newer than the read.
@@ -137,7 +177,7 @@ impl MaxAge {
                 return State::Same { at: begun, left: core.left() };
             }
             Some(Ok(_)) => "the sequence was reset, revoked, removed or created again",
-            Some(Err(_)) | None if self.is_due(*same_at) => {
+            Some(Err(_)) | None if self.is_due(*same_at, pause) => {
                 "the store did not confirm in time that the sequence is the same"
             }
             Some(Err(_)) | None => return State::Same { at: *same_at, left: core.left() },

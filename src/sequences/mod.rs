@@ -6,6 +6,7 @@ mod builder;
 mod health;
 mod max_age;
 mod open_all;
+pub(crate) mod probe;
 mod start;
 mod threads;
 

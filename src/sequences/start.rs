@@ -20,7 +20,8 @@ use crate::sequence::task::{Task, task_failed};
 use crate::store::{Capabilities, Store};
 use crate::sync::{Arc, Mutex};
 
-const LEAST_MAX_AGE: Duration = Duration::from_millis(1);
+/// Four times the shortest timer.
+const LEAST_MAX_AGE: Duration = Duration::from_millis(4);
 
 impl Sequences {
     /// Starts the sequences of a store with the defaults of [`builder`](Self::builder). The store may also be
@@ -122,7 +123,9 @@ impl SequencesBuilder {
     /// and a process that draws rarely does not hand out ids that are days old. The store is queried up to
     /// four times within this time, in one call for many sequences. Ids that cannot be confirmed in time are
     /// dropped, and are a gap: choose more than four times the length of the outages that ids in memory
-    /// should bridge. At least 1 ms. Default: ids in memory are valid until the next refill.
+    /// should bridge, and more than four times as long as the store takes to read all sequences in use, 256 in
+    /// one call (a warning is logged if it takes longer). At least 4 ms. Default: ids in memory are valid
+    /// until the next refill.
     ///
     /// The store is not queried about a sequence that has no allocator and no draws. Its ids are dropped in
     /// time too.
@@ -204,7 +207,9 @@ impl SequencesBuilder {
         });
         if let Some(age) = self.max_age {
             let store = (self.store.clone(), runtimes.store.clone());
-            runtimes.refill.spawn(MaxAge::new(age, store, registry.clone()).keep(ended.clone()));
+            runtimes
+                .refill
+                .spawn(MaxAge::new(age, store, registry.clone(), clock.clone()).keep(ended.clone()));
         }
         let shared = Shared {
             store: self.store,
@@ -219,6 +224,7 @@ impl SequencesBuilder {
             can,
             seed: self.seed,
             settings: Mutex::new(None),
+            probe: Arc::default(),
             ended,
         };
         Ok(Sequences { shared: Arc::new(shared) })

@@ -16,7 +16,7 @@ pub fn exhausted(name: &SequenceName, last: u64) -> Error {
 
 /// Returns the error for a sequence that does not exist.
 pub fn not_found(name: &SequenceName) -> Error {
-    Error::new(ErrorKind::NotFound, "no such sequence; create it first").of(name)
+    Error::new(ErrorKind::NotFound, "no such sequence; create it first").of(name).of_one_sequence()
 }
 
 /// Returns the error for a sequence that already exists.

@@ -9,6 +9,7 @@ use idmill::store::{Bounds, Change, SequenceInfo, Store, StoreFuture};
 use idmill::{Allocator, ErrorKind, Order, Result, SequenceName, Sequences};
 use idmill_testing::faulty::{Faults, FaultyStore};
 use idmill_testing::hooked::{Hooked, Hooks};
+use parking_lot::Mutex;
 use tokio::time::sleep;
 
 const AGE: Duration = Duration::from_secs(8);
@@ -138,8 +139,11 @@ async fn the_task_ends_with_its_sequences() {
 
 #[tokio::test]
 async fn an_age_that_cannot_be_is_refused() {
-    let refused = Sequences::builder(FaultyStore::new()).max_age(Duration::ZERO).start().unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+    for millis in [0, 3] {
+        let age = Duration::from_millis(millis);
+        let refused = Sequences::builder(FaultyStore::new()).max_age(age).start().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+    }
 }
 
 /// Opens the sequence without a call to the store.
@@ -225,6 +229,9 @@ struct Inspected {
     /// Whether calls block their thread.
     blocks: AtomicBool,
     calls: AtomicUsize,
+    /// How long a call takes.
+    latency: Mutex<Duration>,
+    names: Mutex<Vec<SequenceName>>,
 }
 
 impl Hooks for Inspected {
@@ -243,6 +250,11 @@ impl Hooks for Inspected {
             assert!(!panics, "injected panic");
             while self.blocks.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(5));
+            }
+            self.names.lock().extend_from_slice(names);
+            let latency = *self.latency.lock();
+            if !latency.is_zero() {
+                sleep(latency).await;
             }
             self.store.inspect_many(names).await
         })
@@ -304,4 +316,37 @@ async fn unheld_idle_sequence_is_not_asked_about() {
     sleep(AGE * 100).await;
     assert_eq!(hooked.calls.load(Ordering::Relaxed), calls);
     assert_eq!(lazy(&ids).next().await.unwrap(), 1001);
+}
+
+/// A check reads one batch of 256 in its time: the others come first in the next check.
+#[tokio::test(start_paused = true)]
+async fn slow_store_confirms_each_sequence_in_turn() {
+    let (_store, hooked) = inspected();
+    let ids = Sequences::builder(hooked.clone()).max_age(AGE).start().unwrap();
+    let mut open = Vec::new();
+    for n in 0..400 {
+        let one = ids.sequence::<u64>(format!("tenant-{n}")).step(1000).watermark(0).await.unwrap();
+        one.next().await.unwrap();
+        open.push(one);
+    }
+    *hooked.latency.lock() = AGE * 3 / 16;
+    sleep(AGE * 20).await;
+    let dropped = open.iter().filter(|one| one.snapshot().gaps.revoked > 0).count();
+    assert_eq!(dropped, 0, "{dropped} sequences were never confirmed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn refill_confirms_its_sequence() {
+    let (_store, hooked) = inspected();
+    let ids = Sequences::builder(hooked.clone()).max_age(AGE).start().unwrap();
+    let busy = ids.sequence::<u64>("busy").step(1).watermark(0).await.unwrap();
+    let idle = ids.sequence::<u64>("idle").step(10).watermark(0).await.unwrap();
+    idle.next().await.unwrap();
+    for _ in 0..100 {
+        busy.next().await.unwrap();
+        sleep(AGE / 16).await;
+    }
+    let names = hooked.names.lock();
+    assert!(names.iter().any(|name| name.as_str() == "idle"));
+    assert!(names.iter().all(|name| name.as_str() == "idle"), "the store was asked about {names:?}");
 }

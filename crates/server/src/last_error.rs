@@ -1,14 +1,11 @@
-//! Caches permanent errors of the store.
+//! Caches permanent errors of sequences that could not be opened. For open sequences, the engine does this.
 //!
-//! Clients may draw thousands of times a second from a removed sequence, or with a mistyped name. The
-//! sequence may be created at any time, so an error is cached only briefly: 100 ms, doubling to 5 s while it
-//! persists.
+//! Clients may draw thousands of times a second with a mistyped name. The sequence may be created at any
+//! time, so an error is cached only briefly: 100 ms, doubling to 5 s while it persists.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -37,36 +34,6 @@ impl LastError {
     /// Returns the error while it is cached.
     fn check(&self) -> Result<()> {
         if Instant::now() < self.until { Err(self.error.clone()) } else { Ok(()) }
-    }
-}
-
-/// The last error of an open sequence. Draws check it without a lock.
-#[derive(Debug, Default)]
-pub(crate) struct OfOpen(ArcSwapOption<LastError>);
-
-impl OfOpen {
-    /// Checks the last error.
-    ///
-    /// # Errors
-    /// The last error, while it is cached.
-    pub(crate) fn check(&self) -> Result<()> {
-        self.0.load().as_deref().map_or(Ok(()), LastError::check)
-    }
-
-    /// Caches a permanent error. A success clears the cache.
-    pub(crate) fn note<T>(&self, outcome: &Result<T>) {
-        match outcome {
-            Err(error) if stays(error) => {
-                let last = LastError::after(self.0.load().as_deref(), error.clone());
-                self.0.store(Some(Arc::new(last)));
-            }
-            Ok(_) if self.0.load().is_some() => self.forget(),
-            _ => {}
-        }
-    }
-
-    pub(crate) fn forget(&self) {
-        self.0.store(None);
     }
 }
 
@@ -104,7 +71,7 @@ impl Unopened {
     }
 }
 
-/// Returns whether the next attempt would fail too. `Exhausted` is left out, because the engine caches it.
+/// Returns whether the next attempt would fail too. An exhausted sequence can be opened.
 fn stays(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -122,18 +89,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn persistent_error_is_rechecked_at_growing_intervals() {
-        let (last, error) = (OfOpen::default(), Error::from(ErrorKind::NotFound));
+        let (all, name, error) =
+            (Unopened::default(), "s".parse().unwrap(), Error::from(ErrorKind::NotFound));
         let (mut asked, begun) = (0, Instant::now());
         while begun.elapsed() < Duration::from_secs(60) {
-            if last.check().is_ok() {
+            if all.check("s").is_ok() {
                 asked += 1;
-                last.note::<()>(&Err(error.clone()));
+                all.note(&name, &error);
             }
             tokio::time::advance(Duration::from_millis(10)).await;
         }
         assert!((15..20).contains(&asked), "asked {asked} times in a minute");
-        last.note(&Ok(()));
-        assert!(last.check().is_ok());
+        all.forget("s");
+        assert!(all.check("s").is_ok());
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,19 +3,17 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use idmill::{Error, ErrorKind, Health, HealthReport, Result, SequenceName, Sequences, Status, Trouble};
+use idmill::{Error, ErrorKind, HealthReport, Result, SequenceName, Sequences, Status};
 use tokio::sync::watch;
 use tokio::time::{interval, timeout};
 
-/// Minimum time that the ids in memory must last while the store fails, because load balancers need some time
-/// to redirect clients. By default, the ids in memory last 5 s, so a short failure of the store does not
-/// affect readiness.
-const SOON: Duration = Duration::from_secs(2);
 /// Interval and timeout of probes of the store.
 const ASK: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a readiness probe waits for an answer of the store. Kubernetes gives a probe one second.
 const MOMENT: Duration = Duration::from_millis(500);
+/// The reason during a shutdown.
+pub(crate) const ENDING: &str = "the server is ending";
 /// The sequence that probes inspect. The sequence need not exist.
 const NAME: &str = "readyz";
 
@@ -34,7 +32,7 @@ enum ProbeResult {
     /// No answer since the start.
     #[default]
     Nothing,
-    /// The store answered. No sequence has run low or temporarily failed to open since.
+    /// The store answered. No sequence has temporarily failed to open since.
     Answer,
     /// The store did not answer.
     Silence,
@@ -100,7 +98,7 @@ impl Readiness {
     /// Requests a probe if the error may affect all sequences. Transient errors request no probe, because ids
     /// in memory are still served.
     pub(crate) fn doubt(&self, error: &Error) {
-        if error.kind() == ErrorKind::StoreViolation {
+        if error.kind() == ErrorKind::StoreViolation && !error.is_of_one_sequence() {
             // Relaxed: no other data depends on this flag.
             self.doubted.store(true, Ordering::Relaxed);
         }
@@ -123,22 +121,16 @@ impl Readiness {
         self.standing_now(sequences)
     }
 
-    /// Returns the readiness without a wait. After the ids in memory have run low, the server stays unready
-    /// until the store answers. Otherwise the readiness would flap: without clients no ids are drawn, and the
-    /// last ids seem to last forever.
+    /// Returns the readiness without a wait.
     pub(crate) fn standing_now(&self, sequences: &Sequences) -> Standing {
         let report = sequences.health();
-        let is_low = report.troubles.iter().any(is_low);
-        if is_low {
-            self.lose_store();
-        }
         report.troubles.iter().for_each(|trouble| self.doubt(&trouble.error));
-        let fault = if self.is_leaving() || is_closed(&report) {
-            Some("the server is ending")
-        } else if is_low {
-            Some("the store is unreachable, and the ids in memory are running out")
-        } else {
+        let fault = if self.is_leaving() || report.is_closed() {
+            Some(ENDING)
+        } else if report.is_ready() {
             self.store.borrow().fault()
+        } else {
+            Some("the store grants no ids, and the ids in memory are used up or running out")
         };
         Standing { fault, report }
     }
@@ -174,20 +166,4 @@ impl Readiness {
             }
         }
     }
-}
-
-fn is_closed(report: &HealthReport) -> bool {
-    let mut troubles = report.troubles.iter();
-    report.health == Health::Ended && troubles.all(|trouble| trouble.error.kind() == ErrorKind::Closed)
-}
-
-/// Returns whether another server may do better: the store fails, and the ids in memory are used up or last
-/// less than [`SOON`]. An exhausted or removed sequence does not count, since no server can serve it.
-fn is_low(trouble: &Trouble) -> bool {
-    let lasts = trouble.health == Health::Failing && trouble.time_to_empty.is_none_or(|time| time >= SOON);
-    !lasts && !is_of_sequence(&trouble.error)
-}
-
-fn is_of_sequence(error: &Error) -> bool {
-    error.status() == Status::Permanent
 }

@@ -16,7 +16,7 @@ use idmill::{
 use parking_lot::RwLock;
 use tracing::Instrument as _;
 
-use crate::last_error::{OfOpen, Unopened};
+use crate::last_error::Unopened;
 
 /// The value of `last` before an id is handed out. No id is negative.
 const NONE: i64 = -1;
@@ -42,8 +42,6 @@ pub(crate) struct OpenSequence {
     failed: AtomicU64,
     /// Whether the sequence was opened or drawn from since the last [sweep](OpenSequences::sweep).
     used: AtomicBool,
-    /// The store's last error, which is returned only when no ids are in memory.
-    last_error: OfOpen,
 }
 
 impl OpenSequence {
@@ -95,17 +93,9 @@ impl OpenSequence {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Runs `draw`, unless memory is empty and the store's last error is still cached.
+    /// Runs `draw`, and counts it if it fails.
     async fn asked<T>(&self, draw: impl Future<Output = Result<T>>) -> Result<T> {
-        let drawn = match self.last_error.check() {
-            Err(error) if self.allocator.snapshot().remaining == 0 => Err(error),
-            _ => {
-                let drawn = self.counted(draw).await;
-                self.last_error.note(&drawn);
-                drawn
-            }
-        };
-        drawn.inspect_err(|_| {
+        self.counted(draw).await.inspect_err(|_| {
             // Relaxed: only a counter.
             self.failed.fetch_add(1, Ordering::Relaxed);
         })
@@ -276,7 +266,6 @@ impl OpenSequences {
             waiting: AtomicUsize::new(0),
             failed: AtomicU64::new(0),
             used: AtomicBool::new(true),
-            last_error: OfOpen::default(),
         };
         Ok(self.open.served.write().entry(name).or_insert_with(|| Arc::new(opened())).clone())
     }
@@ -346,9 +335,6 @@ impl Drop for Stale {
         let Some(name) = self.name.take() else { return };
         self.sequences.discard(&name);
         self.open.unopened.forget(&name);
-        if let Some(served) = self.open.served.read().get(name.as_str()) {
-            served.last_error.forget();
-        }
     }
 }
 

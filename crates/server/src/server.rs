@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use crate::access::Access;
 use crate::audit::Audit;
 use crate::http::Hosts;
+use crate::http::LastAnswers;
 use crate::listener::{Clients, Door, Spot, accept};
 use crate::peer::Peer;
 use crate::readiness::Readiness;
@@ -185,6 +186,7 @@ impl ServerBuilder {
             metrics: self.metrics,
             status: ServerStatus::new(about),
             readiness: Readiness::default(),
+            last_answers: LastAnswers::default(),
             ending,
         });
         let clients = Clients::new(places, state.access.clock().clone());

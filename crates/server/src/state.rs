@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, Caller, Refusal};
 use crate::audit::Audit;
+use crate::http::LastAnswers;
 use crate::peer::Peer;
 use crate::readiness::Readiness;
 use crate::sequences::{OpenSequence, OpenSequences};
@@ -26,6 +27,7 @@ pub(crate) struct ServerState {
     pub(crate) metrics: Option<Metrics>,
     pub(crate) status: ServerStatus,
     pub(crate) readiness: Readiness,
+    pub(crate) last_answers: LastAnswers,
     /// Cancelled when the server ends: clients get their pending replies, then they are disconnected.
     pub(crate) ending: CancellationToken,
 }
@@ -47,6 +49,7 @@ impl ServerState {
             metrics: None,
             status: ServerStatus::of_nothing(),
             readiness: Readiness::default(),
+            last_answers: LastAnswers::default(),
             ending: CancellationToken::new(),
         })
     }

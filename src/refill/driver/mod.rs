@@ -125,6 +125,7 @@ impl Driver {
     /// The store answered the reserve in flight.
     pub(crate) fn answered(&mut self, outcome: Result<Grant>, now: Time) -> Option<Reserve> {
         self.measure(now);
+        self.core.stats.note_asked(None);
         let latency = now.saturating_sub(self.engine.asked().unwrap_or(now));
         metrics::harmless(&self.core, || metrics::answered(&self.core, latency, &outcome));
         match outcome {
@@ -230,7 +231,11 @@ impl Driver {
         let wanted = self.core.drawn().saturating_add(self.engine.demand());
         let policy = self.engine.policy();
         policy.drawn(wanted, now);
-        self.core.stats.note_rate(policy.rate());
+        // While the store fails, the rate does not fall: a process that is not ready gets few draws, its ids
+        // would seem to last, and it would be ready again.
+        let stats = &self.core.stats;
+        let least = if stats.failing() > 0 { stats.rate() } else { 0.0 };
+        stats.note_rate(policy.rate().max(least));
     }
 
     fn step(&mut self, event: Event<Answer>, now: Time) -> Option<Reserve> {
@@ -273,7 +278,7 @@ impl Driver {
         for effect in effects {
             self.carry_out(effect, now);
         }
-        let reserve = reserve.map(|count| self.reserve(count));
+        let reserve = reserve.map(|count| self.reserve(count, now));
         if !self.engine.holds() {
             self.held_under = NOTHING;
         }
@@ -281,9 +286,10 @@ impl Driver {
         (reserve, has_published)
     }
 
-    fn reserve(&mut self, count: u64) -> Reserve {
+    fn reserve(&mut self, count: u64, now: Time) -> Reserve {
         self.sent_under = self.core.stock.generation();
         self.core.stats.add_reserves(1);
+        self.core.stats.note_asked(Some(now));
         let settings = &self.core.settings;
         tracing::debug!(sequence = %self.core.name, count, "reserving");
         // Never create a known sequence again: a store that lost it would grant the same ids.

@@ -22,6 +22,7 @@ use axum::routing::{get, post};
 
 use crate::state::ServerState;
 pub(crate) use connection::{refuse, serve};
+pub(crate) use health::LastAnswers;
 pub(crate) use host::Hosts;
 use idmill::ErrorKind;
 use problem::Problem;

@@ -124,7 +124,7 @@ async fn events_show_waiting_callers_and_the_reason() {
     let look = events.until(|look| look["server"]["state"] == json!("not_ready")).await;
     assert_eq!(
         look["server"]["shown"]["reason"],
-        json!("the store is unreachable, and the ids in memory are running out; orders has no ids")
+        json!("the store grants no ids, and the ids in memory are used up or running out; orders has no ids")
     );
     store.set_faults(Faults::none());
     events.until(|look| look["server"]["state"] == json!("ready")).await;

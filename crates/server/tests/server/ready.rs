@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use idmill::ErrorKind;
 use idmill::store::{Bounds, Store};
 use idmill_testing::faulty::{Faults, FaultyStore};
 use idmill_testing::{eventually, holds};
@@ -79,7 +80,7 @@ async fn server_is_unready_before_its_memory_runs_empty() {
         if is_ready { Err(text) } else { Ok(text) }
     })
     .await;
-    assert!(text.contains("the store is unreachable") && text.contains("`orders` is failing"), "{text}");
+    assert!(text.contains("the store grants no ids") && text.contains("`orders` is failing"), "{text}");
     assert!(was_ready_without, "the server was not ready as soon as the store was unreachable");
     assert!(client.ask("INCR orders").await.starts_with(':'));
     // Without draws, the remaining ids last forever, which must not make the server ready again.
@@ -97,8 +98,8 @@ async fn server_is_not_ready_while_sequences_cannot_be_opened() {
     until_ready(&server).await;
     store.set_faults(Faults::outage());
     assert!(server.client().await.ask("INCR orders").await.starts_with("-TRYAGAIN"));
-    let (is_ready, text) = ready(&server).await;
-    assert!(!is_ready && text.contains("the store does not answer"), "{text}");
+    let text = until_unready(&server).await;
+    assert!(text.contains("the store does not answer"), "{text}");
     eventually("the log advises to use another server", async || {
         holds(log.text().contains("send clients to another server"), log.text())
     })
@@ -121,8 +122,12 @@ async fn server_is_not_ready_while_its_store_refuses_everything() {
         client.until_refused(&format!("INCR {name}")).await;
     }
     let text = until_unready(&server).await;
-    assert!(text.contains("the store cannot be used"), "{text}");
-    assert_eq!(log.text().matches("send clients to another server").count(), 1);
+    let reasons = ["the store cannot be used", "the store grants no ids"];
+    assert!(reasons.iter().any(|reason| text.contains(reason)), "{text}");
+    eventually("the log advises to use another server", async || {
+        holds(log.text().matches("send clients to another server").count() == 1, log.text())
+    })
+    .await;
     store.break_all(false);
     until_ready(&server).await;
 }
@@ -136,6 +141,12 @@ async fn removed_sequence_does_not_make_the_server_unready() {
     client.id("INCR orders").await;
     store.remove(&"orders".parse().unwrap()).await.unwrap();
     client.until_refused("INCR orders").await;
+    eventually("the sequence is in trouble", async || {
+        let (is_ready, text) = ready(&server).await;
+        assert!(is_ready, "{text}");
+        holds(text.contains("1 in trouble"), text)
+    })
+    .await;
     for _ in 0..30 {
         let (is_ready, text) = ready(&server).await;
         assert!(is_ready && text.contains("1 in trouble"), "{text}");
@@ -198,8 +209,8 @@ async fn empty_server_is_ready_after_recovery_without_draws() {
     client.until_drawn("INCR orders").await;
     store.set_faults(Faults::outage());
     client.until_refused("INCR orders").await;
-    let (is_ready, text) = ready(&server).await;
-    assert!(!is_ready && text.contains("`orders` is empty"), "{text}");
+    let text = until_unready(&server).await;
+    assert!(text.contains("`orders` is empty"), "{text}");
     store.set_faults(Faults::none());
     until_ready(&server).await;
 }
@@ -213,7 +224,6 @@ async fn exhausted_sequence_keeps_the_server_ready() {
     let mut client = server.client().await;
     assert_eq!(client.ask("INCRBY short 2").await, ":2");
     assert!(client.ask("INCR short").await.starts_with("-EXHAUSTED"));
-    client.id("INCR orders").await;
     let (is_ready, text) = ready(&server).await;
     assert!(is_ready && text.contains("`short` is ended"), "{text}");
 }
@@ -268,4 +278,58 @@ async fn open_listeners_are_taken_over() {
     let alive = reqwest::get(format!("http://{}/healthz", addresses.1)).await.unwrap();
     assert_eq!(alive.status(), 200);
     task.abort();
+}
+
+/// Another session has locked the row of `locked`, for example.
+#[tokio::test]
+async fn unavailable_sequence_keeps_the_server_ready() {
+    let store = with_orders().await;
+    store.create(&"locked".parse().unwrap(), Bounds::new(1, 1000).unwrap()).await.unwrap();
+    let server = Running::with(store.clone(), |server| server.timeout(Duration::from_millis(200))).await;
+    let mut client = server.client().await;
+    client.id("INCR orders").await;
+    client.id("INCR locked").await;
+    store.fail_sequence("locked", ErrorKind::Unavailable);
+    client.until_refused("INCR locked").await;
+    for _ in 0..30 {
+        let (is_ready, text) = ready(&server).await;
+        assert!(is_ready, "{text}");
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert!(ready(&server).await.1.contains("`locked` is empty"));
+}
+
+/// The store still answers reads: it is read-only, or the user has lost the right to write.
+#[tokio::test]
+async fn denied_reserves_make_the_server_unready() {
+    let store = with_orders().await;
+    let server = Running::over(store.clone()).await;
+    let mut client = server.client().await;
+    client.id("INCR orders").await;
+    until_ready(&server).await;
+    store.fail_sequence("orders", ErrorKind::Denied);
+    client.until_refused("INCR orders").await;
+    let text = until_unready(&server).await;
+    assert!(text.contains("the store grants no ids"), "{text}");
+    store.heal_sequence("orders");
+    until_ready(&server).await;
+}
+
+/// Many names fail: a probe costs the same.
+#[tokio::test]
+async fn readiness_answer_is_kept_and_bounded() {
+    let store = with_orders().await;
+    let server = Running::over(store.clone()).await;
+    let mut client = server.client().await;
+    for n in 0..100 {
+        store.create(&format!("short-{n}").parse().unwrap(), Bounds::new(1, 1).unwrap()).await.unwrap();
+        assert_eq!(client.ask(&format!("INCR short-{n}")).await, ":1");
+        assert!(client.ask(&format!("INCR short-{n}")).await.starts_with("-EXHAUSTED"));
+    }
+    let text = eventually("all sequences are in trouble", async || {
+        let (_, text) = ready(&server).await;
+        if text.contains("100 in trouble") { Ok(text) } else { Err(text) }
+    })
+    .await;
+    assert!(text.contains("; and 80 more") && text.len() < 5000, "{} bytes", text.len());
 }
