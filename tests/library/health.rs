@@ -191,7 +191,7 @@ async fn exhausted_sequence_closes_after_50_000_draws() {
 
 async fn warm(ids: &Sequences, name: &str) -> Allocator<u64> {
     let allocator = ids.sequence::<u64>(name).timeout(Duration::from_secs(1)).await.unwrap();
-    allocator.warm().await.unwrap();
+    allocator.warm(1).await.unwrap();
     allocator
 }
 
