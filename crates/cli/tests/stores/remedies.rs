@@ -291,7 +291,7 @@ async fn postgres() {
             store: format!("postgres://app@{at}/postgres?mode=rw"),
             args: NEXT,
             code: 1,
-            says: &["policies for SELECT, INSERT, UPDATE and DELETE"],
+            says: &["row-level security may hide rows", "BYPASSRLS"],
             never: &["grant the user USAGE", LATER],
         },
     ] {
