@@ -57,9 +57,9 @@ impl Sequences {
     }
 
     /// Records the metrics of every open sequence. Call it before each export; metrics are also recorded at
-    /// every refill. Metric names begin with `idmill_`, and the metrics of sequences have the label `sequence`.
-    /// At most 1,000 sequences have series of their own: sequences in trouble, then the busiest. All others
-    /// share the series of `sequence="(others)"`.
+    /// every refill. Metric names begin with `idmill_`, and the metrics of sequences have the label
+    /// `sequence`. At most 1,000 sequences have series of their own: sequences in trouble, then the busiest.
+    /// All others share the series of `sequence="(others)"`.
     #[cfg(feature = "metrics")]
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn record_metrics(&self) {

@@ -63,7 +63,8 @@ impl Sequence {
     }
 }
 
-/// Returns the name with invisible characters as escapes, such as `\u{202e}`, which reverses the rest of a line.
+/// Returns the name with invisible characters as escapes, such as `\u{202e}`, which reverses the rest of a
+/// line.
 fn visible(name: &str) -> String {
     name.escape_debug().to_string().replace("\\'", "'").replace("\\\"", "\"")
 }

@@ -7,8 +7,8 @@ use strsim::osa_distance as distance;
 
 /// Timeout of the search: a suggestion is not worth a longer wait.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum number of names to compare, so that the search is fast. With more names, the most similar one may be
-/// missed, and a suggestion could be the sequence of another tenant.
+/// Maximum number of names to compare, so that the search is fast. With more names, the most similar one may
+/// be missed, and a suggestion could be the sequence of another tenant.
 const LARGEST: usize = 10_000;
 
 /// Returns the most similar existing name; `None` if none is similar, or the store does not answer in time.

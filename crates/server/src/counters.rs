@@ -23,8 +23,8 @@ const REASONS: [&str; 11] = [
     "full",
 ];
 
-/// Registers the metrics, and the counters at 0: a query for an increase misses the event with which a counter
-/// begins. Call it again before each scrape, so that a recorder does not drop counters as idle.
+/// Registers the metrics, and the counters at 0: a query for an increase misses the event with which a
+/// counter begins. Call it again before each scrape, so that a recorder does not drop counters as idle.
 pub(crate) fn describe() {
     describe_counter!(SKIPPED, Unit::Count, "Ids that INCRBY skipped");
     describe_counter!(UNREAD, Unit::Count, "Ids in replies that could not be written");

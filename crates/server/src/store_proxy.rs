@@ -4,7 +4,8 @@
 //! batches is in flight are sent to the store in batches of up to 256. So a thousand processes cause only a
 //! few statements in the database. Without batches, a thousand statements would wait for each other's locks.
 //!
-//! A waiting reserve is not sent after its caller has disconnected or its time is over: nobody would get the ids.
+//! A waiting reserve is not sent after its caller has disconnected or its time is over, because no caller
+//! would get the ids.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -143,8 +143,11 @@ impl Dialect {
     pub fn refused(&self, fault: &Fault) -> Error {
         let kind = self.classify(fault, Asked::Read);
         // A server of another kind, or with TLS, closes the connection at the first request.
-        let stranger = || matches!(fault, Fault::Lost(_)).then(|| self.stranger.into());
-        advised(kind, fault, (self.remedy)(fault, kind).or_else(stranger))
+        let advice = match fault {
+            Fault::Lost(_) => Some(self.stranger.into()),
+            _ => (self.remedy)(fault, kind),
+        };
+        advised(kind, fault, advice)
     }
 
     /// Returns the error for a failed connection. No request of the caller was sent.

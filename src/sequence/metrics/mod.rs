@@ -4,9 +4,9 @@
 //! The actor records them at every event of a refill, and
 //! [`Sequences::record_metrics`](crate::Sequences::record_metrics) does so for all sequences. Draws never do.
 //!
-//! A recorder keeps each series, so the number of sequences with series of their own is [bounded](share). Each
-//! increase of a count is reported to the series that the sequence has at that time. So no counter decreases
-//! when a sequence gets or loses its own series.
+//! A recorder keeps each series, so the number of sequences with series of their own is [bounded](share).
+//! Each increase of a count is reported to the series that the sequence has at that time. So no counter
+//! decreases when a sequence gets or loses its own series.
 
 mod share;
 
@@ -69,8 +69,8 @@ const HEALED: &str = "idmill_healed_total";
 const HISTORY_CHANGES: &str = "idmill_history_changes_total";
 const DECISIONS: [&str; 3] = ["refused", "allowed", "skipped"];
 
-/// Registers the descriptions of all metrics, and the counters of the store at 0. A recorder that is installed
-/// later gets them at the next call.
+/// Registers the descriptions of all metrics, and the counters of the store at 0. A recorder that is
+/// installed later gets them at the next call.
 ///
 /// A query for the increase of a counter misses the event with which the counter begins.
 pub(crate) fn describe() {
@@ -158,9 +158,9 @@ fn unreported(core: &Core, at: usize, count: u64) -> u64 {
 /// The sums over all sequences of this process, which outlast the series of the sequences.
 static TOTALS: [Counter; COUNTS] = [const { Counter::new(0) }; COUNTS];
 
-/// Returns a count over all sequences since the start of this process, in the order of `read`: draws, granted,
-/// reserves, failures, waits, empty milliseconds, given back; and the gaps: revoked, abandoned, dropped,
-/// unknown.
+/// Returns a count over all sequences since the start of this process, in the order of `read`: draws,
+/// granted, reserves, failures, waits, empty milliseconds, given back; and the gaps: revoked, abandoned,
+/// dropped, unknown.
 pub fn totals() -> [u64; COUNTS] {
     std::array::from_fn(|at| TOTALS[at].load(Ordering::Relaxed))
 }

@@ -17,8 +17,8 @@ use crate::sync::{Arc, Ordering};
 const MOST: usize = 1000;
 /// The label of all other sequences together.
 const OTHERS: &str = "(others)";
-/// A sequence replaces another one only if it is busier by this factor. Otherwise, equally busy sequences would
-/// replace each other at each scrape, and a recorder keeps the series of all.
+/// A sequence replaces another one only if it is busier by this factor. Otherwise, equally busy sequences
+/// would replace each other at each scrape, and a recorder keeps the series of all.
 const BUSIER: f64 = 2.0;
 
 /// Decides whether a new sequence has series of its own, by the number of sequences that are open before it.

@@ -235,8 +235,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 }
 
 /// Awaits `answer`, but first writes the earlier answers if it has to wait. Fails if the client disconnects
-/// meanwhile: the store need not grant ids to it. `answer` is boxed to keep the connection's future small: most
-/// connections are idle.
+/// meanwhile: the store need not grant ids to it. `answer` is boxed to keep the connection's future small:
+/// most connections are idle.
 async fn soon<S: AsyncRead + AsyncWrite + Unpin, T>(
     stream: &mut S,
     ahead: &mut BytesMut,
@@ -254,8 +254,8 @@ async fn soon<S: AsyncRead + AsyncWrite + Unpin, T>(
     }
 }
 
-/// Completes [`GONE`] after the client has disconnected. Up to [`READ`] bytes that arrive are kept in `ahead`; a
-/// client that sends more is not watched.
+/// Completes [`GONE`] after the client has disconnected. Up to [`READ`] bytes that arrive are kept in
+/// `ahead`; a client that sends more is not watched.
 async fn gone<S: AsyncRead + Unpin>(stream: &mut S, ahead: &mut BytesMut) {
     while ahead.len() < READ {
         ahead.reserve(AHEAD);

@@ -223,8 +223,8 @@ impl Session {
         })
     }
 
-    /// Returns a function that writes the audit line of a change. The change calls it in its own task: the line
-    /// is written even if the client disconnects or the time is over.
+    /// Returns a function that writes the audit line of a change. The change calls it in its own task: the
+    /// line is written even if the client disconnects or the time is over.
     fn noting(
         &self,
         caller: &Caller,

@@ -28,7 +28,8 @@ impl Sizes {
         Ok(Self(parsed))
     }
 
-    /// Returns the settings of a sequence. A setting that the first matching pattern lacks is that of the next.
+    /// Returns the settings of a sequence. A setting that the first matching pattern lacks is that of the
+    /// next.
     fn of_name(&self, name: &str) -> SequenceKeys {
         let matching = self.0.iter().filter(|(pattern, _)| pattern.matches(name));
         matching.fold(SequenceKeys::default(), |keys, (_, next)| keys.or(*next))
