@@ -286,15 +286,15 @@ impl Error {
             || self.context.as_ref().is_some_and(|context| context.refuses_waiters)
     }
 
-    /// Marks an error that the store reports about this sequence only, such as its absence. Other sequences are
-    /// still served.
+    /// Marks an error that the store reports about this sequence only, such as its absence. Other sequences
+    /// are still served.
     #[must_use]
     pub fn of_one_sequence(self) -> Self {
         self.amend(|context| context.is_of_one_sequence = true)
     }
 
-    /// Returns whether the error certainly concerns only its sequence: the sequence is exhausted, or the store
-    /// [marked](Self::of_one_sequence) the error. Any other error may concern the whole store.
+    /// Returns whether the error certainly concerns only its sequence: the sequence is exhausted, or the
+    /// store [marked](Self::of_one_sequence) the error. Any other error may concern the whole store.
     pub fn is_of_one_sequence(&self) -> bool {
         self.kind == ErrorKind::Exhausted
             || self.context.as_ref().is_some_and(|context| context.is_of_one_sequence)

@@ -40,7 +40,7 @@ pub(crate) struct Shared {
     pub(crate) seed: Option<u64>,
     /// The settings of the sequence created last: the next one usually has the same.
     pub(crate) settings: Mutex<Option<Arc<Settings>>>,
-    /// What the store answers while a sequence fails.
+    /// Reads of the store while a sequence fails.
     pub(crate) probe: Arc<Probe>,
     /// Closed when the actor has ended.
     pub(crate) ended: watch::Receiver<()>,

@@ -163,8 +163,8 @@ impl<W: Waiter> Engine<W> {
         }
     }
 
-    /// Returns the change to send if the store violated its contract: it may have gone back in time. A removed
-    /// sequence has no `next` to raise.
+    /// Returns the change to send if the store violated its contract: it may have gone back in time. A
+    /// removed sequence has no `next` to raise.
     fn noticed(&self, error: &Error) -> Option<Change> {
         let is_violated = error.kind() == ErrorKind::StoreViolation && !error.is_of_one_sequence();
         if is_violated { self.history.raise_unseen() } else { None }
@@ -503,8 +503,8 @@ impl<W: Waiter> Engine<W> {
         }
     }
 
-    /// Handles a permanent failure: callers for which too few ids are held fail, and a later caller starts the
-    /// next attempt.
+    /// Handles a permanent failure: callers for which too few ids are held fail, and a later caller starts
+    /// the next attempt.
     fn give_up(&mut self, error: &Error, out: &mut Vec<Effect<W>>) {
         self.retry.note(error.clone(), self.settings.seed);
         self.refuse_all(error, out);

@@ -54,7 +54,7 @@ pub struct Trouble {
     supply: Supply,
 }
 
-/// What a sequence shows about the store.
+/// The supply of a sequence, as evidence about the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Supply {
     /// Nothing: it has no allocator, no ids and no recent grant, or an error that is only its own.
@@ -194,7 +194,7 @@ fn is_ready(supplies: &[Supply], silence: Silence) -> bool {
     !has(Supply::RunningOut) || (has(Supply::Served) && silence == Silence::None)
 }
 
-/// Starts attempts. Transient errors end by themselves, so each sequence without ids is tried. Of the
+/// Starts attempts. Transient errors end by themselves, so each sequence without ids is tried. After
 /// permanent errors, one attempt shows whether the store is back: the sequence with the fewest failures comes
 /// first, so that each has its turn.
 fn retry(found: &[(Trouble, &Arc<Core>)], is_ready: bool) {

@@ -95,8 +95,8 @@ impl MaxAge {
         Some(self.clock.instant(at.saturating_sub(latency)))
     }
 
-    /// Whether ids that were confirmed at this time will be too old at the end of the next check, which begins
-    /// after `pause`.
+    /// Whether ids that were confirmed at this time will be too old at the end of the next check, which
+    /// begins after `pause`.
     fn is_due(&self, same_at: Instant, pause: Duration) -> bool {
         same_at.elapsed() + pause + self.quarter() > self.age
     }
