@@ -10,7 +10,6 @@
 
 mod share;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use metrics::{
@@ -23,7 +22,7 @@ use crate::sequence::parts::Core;
 use crate::sequence::snapshot::{Health, Snapshot};
 use crate::sequence::stats::COUNTS;
 use crate::store::Grant;
-use crate::sync::{Counter, Ordering};
+use crate::sync::{Counter, Ordering, unless_it_panics};
 pub(crate) use share::{opening, record_all};
 
 const COUNTERS: [(&str, Unit, &str); 10] = [
@@ -81,10 +80,13 @@ pub(crate) fn describe() {
         describe_gauge!(name, unit, what);
     }
     describe_histogram!(LATENCY, Unit::Seconds, "Latency of reserves, including timeouts, by outcome");
-    counter!(HEALED).increment(0);
-    for decision in DECISIONS {
-        counter!(HISTORY_CHANGES, "decision" => decision).increment(0);
-    }
+    // A recorder that panics affects no caller.
+    let _ = unless_it_panics(|| {
+        counter!(HEALED).increment(0);
+        for decision in DECISIONS {
+            counter!(HISTORY_CHANGES, "decision" => decision).increment(0);
+        }
+    });
 }
 
 /// Increments a counter of another crate, such as the guard, so that this crate needs no feature `metrics`.
@@ -105,7 +107,7 @@ pub(crate) fn answered(core: &Core, latency: Duration, outcome: &Result<Grant>) 
 
 /// Calls the recorder. If it panics, this record is lost, and callers are not affected.
 pub(crate) fn harmless(core: &Core, tell: impl FnOnce()) {
-    if catch_unwind(AssertUnwindSafe(tell)).is_err() {
+    if unless_it_panics(tell).is_none() {
         tracing::warn!(sequence = %core.name, "the metrics recorder panicked");
     }
 }
