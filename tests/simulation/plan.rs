@@ -126,7 +126,9 @@ impl Plan {
         let pauses = self.processes.iter_mut().map(|process| &mut process.pauses);
         for faults in pauses.chain([&mut self.weather.outages]) {
             faults.retain(|(at, _)| *at < heals);
-            faults.iter_mut().for_each(|(at, lasts)| *lasts = (*lasts).min(heals - *at));
+            for (at, lasts) in faults {
+                *lasts = (*lasts).min(heals.saturating_sub(*at));
+            }
         }
         let shortest = self.processes.iter().map(|process| process.store_timeout).min().expect("a process");
         self.weather.healed = (shortest / 4).min(Duration::from_millis(50));

@@ -145,7 +145,7 @@ impl Life {
             let drawn = busy.next().await;
             assert!(drawn.is_ok() || !is_reachable, "{drawn:?}");
         }
-        if second % TENANT == 0 && is_reachable {
+        if second.is_multiple_of(TENANT) && is_reachable {
             let reused = if self.bug == Bug::NewNames { u64::MAX } else { TENANTS };
             let name = format!("tenant-{}", self.tenant % reused);
             self.tenant += 1;
