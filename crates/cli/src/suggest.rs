@@ -63,7 +63,7 @@ mod tests {
         }
         assert_eq!(nearest(&store, "tenant-x0000").await, None, "there may be a more similar name");
         store.remove(&"tenant-00000".parse().unwrap()).await.unwrap();
-        assert_eq!(nearest(&store, "tenant-1000").await.as_deref(), Some("tenant-10000"));
+        assert_eq!(nearest(&store, "tenant-10000x").await.as_deref(), Some("tenant-10000"));
     }
 
     #[test]
