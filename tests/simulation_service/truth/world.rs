@@ -120,7 +120,10 @@ impl World<'_> {
             let ready = match self.bug {
                 Bug::None => report.is_ready(),
                 Bug::WorstDecides => report.health >= Health::Failing,
-                Bug::PendingIsHealthy => opened.iter().all(|one| one.snapshot().failures_in_a_row == 0),
+                Bug::PendingIsHealthy => opened.iter().map(Allocator::snapshot).all(|one| {
+                    let is_pending = one.in_flight.is_some();
+                    is_pending || one.failures_in_a_row == 0
+                }),
                 Bug::NeverRecovers => report.is_ready() && was_ready,
             };
             was_ready = ready;
