@@ -48,12 +48,13 @@ fn year(days: usize, day: u64, bug: Bug) -> Result<Vec<Figures>, String> {
             live += measure(|| unready = runtime.block_on(life.day())).bytes_current;
             figures.push(Figures { live, unready, calls: life.calls(), ..observer.day() });
         }
+        // Before the end: it clears the levels of all sequences.
+        Life::reports_the_truth(&observer)?;
         live += measure(|| runtime.block_on(life.end())).bytes_current;
         if live > LEFT {
             return Err(format!("{live} bytes are left after the end"));
         }
         hold(&figures)?;
-        Life::reports_the_truth(&observer)?;
         Ok(figures)
     })
 }
