@@ -54,15 +54,12 @@ impl Retry {
 
     /// Notes a failed attempt. `seed` makes the delays deterministic; only that of the first failure is used.
     pub(super) fn note(&mut self, error: Error, seed: Option<u64>) {
-        match &mut self.0 {
-            Some(failed) => {
-                failed.is_lasting = is_permanent(&failed.error) && is_permanent(&error);
-                failed.error = error;
-            }
-            None => {
-                let delays = delays(seed);
-                self.0 = Some(Box::new(Failed { error, delays, at: None, is_lasting: false }));
-            }
+        if let Some(failed) = &mut self.0 {
+            failed.is_lasting = is_permanent(&failed.error) && is_permanent(&error);
+            failed.error = error;
+        } else {
+            let delays = delays(seed);
+            self.0 = Some(Box::new(Failed { error, delays, at: None, is_lasting: false }));
         }
     }
 
