@@ -2,6 +2,7 @@
 
 use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use idmill::{ErrorKind, Sequences};
 use idmill_testing::faulty::{Fault, Faults, FaultyStore};
@@ -76,11 +77,14 @@ async fn failures_have_a_line_when_their_kind_changes() {
     let orders = ids.sequence::<u64>("orders").step(1).watermark(0).await.unwrap();
     for kind in [ErrorKind::Denied, ErrorKind::StoreViolation] {
         store.fail_sequence("orders", kind);
+        // A permanent error stands for up to 10 s.
+        tokio::time::sleep(Duration::from_secs(11)).await;
         for _ in 0..1000 {
             assert_eq!(orders.next().await.unwrap_err().kind(), kind);
         }
     }
     store.heal_sequence("orders");
+    tokio::time::sleep(Duration::from_secs(11)).await;
     orders.next().await.unwrap();
     let lines = log.0.lock();
     let kinds: Vec<_> = lines.iter().map(|line| line.split(' ').next().unwrap()).collect();

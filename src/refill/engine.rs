@@ -50,8 +50,8 @@ struct InFlight {
 
 pub(crate) struct Engine<W> {
     settings: Arc<Settings>,
-    /// As in the settings, for the bounds of the stored sequence.
-    sizing: Sizing,
+    /// The limit of the ids in memory that follows from the bounds of the stored sequence.
+    cap: u64,
     policy: Policy,
     queue: Queue<W>,
     /// Boxed, since most sequences usually have none.
@@ -79,7 +79,7 @@ impl<W: Waiter> Engine<W> {
     pub(crate) fn new(settings: Arc<Settings>, sizing: Sizing) -> Self {
         Self {
             policy: Policy::new(&sizing),
-            sizing,
+            cap: sizing.most_in_memory(),
             queue: Queue::new(),
             flight: None,
             level: 0,
@@ -129,7 +129,7 @@ impl<W: Waiter> Engine<W> {
             // Empty memory counts as low even with a watermark of 0: at 0, only a caller that found too few
             // ids signals.
             Event::Low { wanted } => {
-                let wanted = wanted.min(self.sizing.most_in_memory());
+                let wanted = wanted.min(self.sizing().most_in_memory());
                 if self.prefetches() && self.level < self.policy.plan().watermark.max(wanted).max(1) {
                     (self.low, self.wanted) = (true, self.wanted.max(wanted));
                 }
@@ -230,6 +230,10 @@ impl<W: Waiter> Engine<W> {
         self.queue.is_empty() && self.flight.is_none() && self.returning == 0 && !self.low
     }
 
+    fn sizing(&self) -> Sizing {
+        self.settings.sizing.capped(self.cap)
+    }
+
     fn prefetches(&self) -> bool {
         self.settings.order != Order::Global
     }
@@ -301,7 +305,7 @@ impl<W: Waiter> Engine<W> {
         if !self.prefetches() {
             0
         } else if self.doubtful {
-            self.sizing.least_step().max(self.wanted)
+            self.sizing().least_step().max(self.wanted)
         } else {
             self.policy.plan().step.max(self.wanted)
         }
@@ -392,8 +396,8 @@ impl<W: Waiter> Engine<W> {
             self.lose_held(out);
         }
         self.retry.clear();
-        self.sizing = self.settings.sizing.within(grant.bounds);
-        self.policy.adapt(&self.sizing);
+        self.cap = self.settings.sizing.within(grant.bounds).most_in_memory();
+        self.policy.adapt(&self.sizing());
         other
     }
 
@@ -442,7 +446,7 @@ impl<W: Waiter> Engine<W> {
         if self.prefetches() {
             // On close, publish all held ids: they are then handled like the ids in memory.
             let closed = self.ended == Some(ErrorKind::Closed);
-            let most = if closed { MAX_LEN } else { self.sizing.most_in_memory() };
+            let most = if closed { MAX_LEN } else { self.sizing().most_in_memory() };
             let kept = self.queue.take_held(most.saturating_sub(self.level));
             self.level += kept.len();
             self.low = self.level < watermark;

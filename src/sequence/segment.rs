@@ -144,6 +144,19 @@ impl Segment {
         }
         // Relaxed: see the module's Orderings.
         let offset = self.cursor.offset.fetch_add(n, Ordering::Relaxed);
+        self.taken(offset, n)
+    }
+
+    /// Draws exactly `n` ids; none if fewer are left.
+    pub(crate) fn take_exactly(&self, n: u64) -> Option<Taken> {
+        let enough = |offset: u64| offset.checked_add(n).filter(|end| *end <= self.len);
+        // Relaxed: see the module's Orderings.
+        let offset = self.cursor.offset.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enough).ok()?;
+        Some(self.taken(offset, n))
+    }
+
+    /// Returns the ids of a draw of `n` ids that got this offset.
+    fn taken(&self, offset: u64, n: u64) -> Taken {
         let range = self.whole().skip(offset).take_front(n);
         let crossed = offset <= self.mark && self.mark < offset + n;
         Taken { range, low: crossed && self.mark < self.len }

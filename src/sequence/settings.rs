@@ -145,9 +145,14 @@ impl Sizing {
     /// Returns the sizing for a stored sequence of these bounds. They are narrower than those of the id type
     /// if the sequence was created with a smaller max; the default limits follow them.
     pub(crate) fn within(self, bounds: Bounds) -> Self {
+        self.capped(Adaptive::most_buffered(bounds))
+    }
+
+    /// Returns the sizing with this default limit of the ids in memory.
+    pub(crate) fn capped(self, cap: u64) -> Self {
         match self {
             Self::Adaptive(adaptive) if adaptive.by_bounds => {
-                let most = adaptive.max_buffered.min(Adaptive::most_buffered(bounds));
+                let most = adaptive.max_buffered.min(cap);
                 Self::Adaptive(Adaptive { by_bounds: true, ..Adaptive::of(adaptive.outage_budget, most) })
             }
             chosen => chosen,

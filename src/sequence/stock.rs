@@ -70,14 +70,17 @@ impl Stock {
         }
     }
 
-    /// Draws `n` ids and passes each range to `each`. If memory has fewer, draws all of them, or none if no
-    /// more follow. The error contains the number of missing ids and the reason.
+    /// Draws `n` ids and passes each range to `each`; none if memory has fewer. Only concurrent draws from
+    /// several segments can leave it with a part of the ids. The error contains the number of missing ids and
+    /// the reason.
     pub(crate) fn take(&self, n: u64, mut each: impl FnMut(Taken)) -> Result<(), (u64, ErrorKind)> {
         let mut missing = n;
         let mut segment = self.current();
-        if segment.remaining() < n {
-            self.holds_or_grows(n)?;
+        if let Some(taken) = segment.take_exactly(n) {
+            each(taken);
+            return Ok(());
         }
+        self.must_hold(n)?;
         loop {
             let taken = segment.take(missing);
             missing -= taken.range.len();
@@ -89,17 +92,17 @@ impl Stock {
         }
     }
 
-    /// Fails if the sequence has ended with fewer than `n` ids left: smaller draws can still get them.
-    fn holds_or_grows(&self, n: u64) -> Result<(), (u64, ErrorKind)> {
+    /// Fails if memory has fewer than `n` ids: smaller draws can still get them.
+    fn must_hold(&self, n: u64) -> Result<(), (u64, ErrorKind)> {
         if self.is_forked() {
             self.disown();
             return Err((n, ErrorKind::Closed));
         }
         let chain = self.chain.lock();
-        match &chain.tail {
-            Some(tail) if tail.is_empty() && chain.remaining() < n => Err((n, tail.reason())),
-            _ => Ok(()),
+        if chain.remaining() >= n {
+            return Ok(());
         }
+        Err((n, chain.tail.as_ref().map_or(ErrorKind::Empty, |tail| tail.reason())))
     }
 
     /// Returns the segment after an empty one, and promotes it if necessary; the error is the reason why

@@ -204,7 +204,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "a-large-take-uses-up-the-last-ids",
         "take_end::the_last_ids_stay_for_smaller_draws",
-        &[edit(STOCK, "self.holds_or_grows(n)?;", "")],
+        &[edit(STOCK, "self.must_hold(n)?;", "")],
     ),
     mutant(
         "sealed-before-current-is-replaced",
