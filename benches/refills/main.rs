@@ -107,15 +107,14 @@ impl Waiter for Nobody {
 fn engine(criterion: &mut Criterion) {
     let sizing = Sizing::Fixed { step: STEP, watermark: STEP / 2 };
     let settings = Settings { sizing, ..Settings::of::<u64>() };
-    let mut engine = Engine::<Nobody>::new(sync::Arc::new(settings));
+    let mut engine = Engine::<Nobody>::new(sync::Arc::new(settings), sizing);
     let mut start = 1;
     let mut group = criterion.benchmark_group("engine");
     group.throughput(Throughput::Elements(1));
     group.bench_function("low, reserved, published", |bencher| {
         bencher.iter(|| {
-            assert_eq!(engine.on(Event::Low { level: 0 }, Duration::ZERO).reserve, Some(STEP));
-            let reserved = Event::Reserved { grant: grant(start), level: 0 };
-            let effects = engine.on(reserved, Duration::ZERO).effects;
+            assert_eq!(engine.on(Event::Low { wanted: 0 }, 0, Duration::ZERO).reserve, Some(STEP));
+            let effects = engine.on(Event::Reserved(grant(start)), 0, Duration::ZERO).effects;
             assert!(effects.iter().any(|effect| matches!(effect, Effect::Publish { .. })));
             start += STEP;
         });

@@ -7,4 +7,5 @@ library! {
     "../../src/sequence/settings.rs" settings,
     "../../src/sequence/stock.rs" stock,
     "../../src/sequence/time.rs" time,
+    "../../src/sequence/want.rs" want,
 }

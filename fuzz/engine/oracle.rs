@@ -18,10 +18,10 @@ use crate::range::{IdRange, Ranges};
 use crate::refill::engine::Engine;
 use crate::refill::event::Event;
 use crate::refill::queue::Waiter;
-use crate::sequence::parts::Want;
 use crate::sequence::segment::MAX_LEN;
 use crate::sequence::settings::{Adaptive, Order, Settings, Sizing};
 use crate::sequence::time::Time;
+use crate::sequence::want::Want;
 use crate::store::{Bounds, Change, Grant, Identity, SequenceInfo};
 use crate::sync::Arc;
 

@@ -17,4 +17,5 @@ library! {
     "../../src/sequence/stock.rs" stock,
     "../../src/sequence/thread_block.rs" thread_block,
     "../../src/sequence/time.rs" time,
+    "../../src/sequence/want.rs" want,
 }

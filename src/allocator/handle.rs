@@ -8,9 +8,9 @@ use crate::blocking::Blocking;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::sequence::block::Block;
-use crate::sequence::parts::Want;
 use crate::sequence::segment::{MAX_LEN, Segment};
 use crate::sequence::settings::Order;
+use crate::sequence::want::Want;
 use crate::sync::Arc;
 
 macro_rules! waiting_draws {

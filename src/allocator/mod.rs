@@ -19,9 +19,10 @@ use crate::blocking::Blocking;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::range::Ranges;
-use crate::sequence::parts::{Core, Want};
+use crate::sequence::parts::Core;
 use crate::sequence::settings::Order;
 use crate::sequence::snapshot::Snapshot;
+use crate::sequence::want::Want;
 use crate::sync::Arc;
 
 pub(crate) use block_on::{block_on, block_on_reply};

@@ -9,9 +9,10 @@ use crate::blocking::Blocking;
 use crate::error::{Error, Operation, Result};
 use crate::id::Id;
 use crate::range::Ranges;
-use crate::sequence::parts::{Core, Known, Question, Want};
+use crate::sequence::parts::{Core, Known, Question};
 use crate::sequence::settings::Order;
 use crate::sequence::time::Time;
+use crate::sequence::want::Want;
 use crate::sync::Arc;
 
 impl<T: Id> Allocator<T> {
@@ -30,10 +31,11 @@ impl<T: Id> Allocator<T> {
     /// ids that a failing call took from memory while others drew the ids after them.
     ///
     /// # Errors
-    /// Those of [`next`](Self::next); [`ErrorKind::InvalidInput`] for more than
-    /// [`max_take`](crate::SequenceBuilder::max_take) ids; [`ErrorKind::Exhausted`] if the sequence has fewer
-    /// than `n` ids left. If the store reports this within a quarter of the timeout, nothing is reserved, and
-    /// the remaining ids stay for smaller draws.
+    /// Those of [`next`](Self::next); [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for more
+    /// than [`max_take`](crate::SequenceBuilder::max_take) ids;
+    /// [`ErrorKind::Exhausted`](crate::ErrorKind::Exhausted) if the sequence has fewer than `n` ids left. If
+    /// the store reports this within a quarter of the timeout, nothing is reserved, and the remaining ids
+    /// stay for smaller draws.
     pub async fn take(&self, n: u64) -> Result<Ranges<T>> {
         let (mut part, mut begun) = (self.begin_take(n)?, None);
         while !part.take_from_memory() {
@@ -49,9 +51,9 @@ impl<T: Id> Allocator<T> {
     /// If concurrent draws leave too few ids, the ids that this call has already taken become a gap.
     ///
     /// # Errors
-    /// Those of [`try_next`](Self::try_next); [`ErrorKind::Empty`] if memory holds ids, but fewer than `n`;
-    /// and [`ErrorKind::InvalidInput`] for more ids than
-    /// [`max_take`](crate::SequenceBuilder::max_take) or than memory ever holds
+    /// Those of [`try_next`](Self::try_next); [`ErrorKind::Empty`](crate::ErrorKind::Empty) if memory holds
+    /// ids, but fewer than `n`; and [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for more ids
+    /// than [`max_take`](crate::SequenceBuilder::max_take) or than memory ever holds
     /// ([`max_buffered`](crate::SequenceBuilder::max_buffered)).
     pub fn try_take(&self, n: u64) -> Result<Ranges<T>> {
         let mut part = self.begin_take(n)?;
@@ -116,8 +118,8 @@ impl<T: Id> Blocking<&Allocator<T>> {
     /// Returns exactly `n` ids. See [`Allocator::take`].
     ///
     /// # Errors
-    /// Those of [`Allocator::take`]; [`ErrorKind::InvalidInput`] if this is the only thread that drives the
-    /// refills.
+    /// Those of [`Allocator::take`]; [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if this is
+    /// the only thread that drives the refills.
     pub fn take(&self, n: u64) -> Result<Ranges<T>> {
         let (mut part, mut begun) = (self.of.begin_take(n)?, None);
         while !part.take_from_memory() {

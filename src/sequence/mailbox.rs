@@ -12,8 +12,9 @@ use std::fmt;
 use std::mem;
 
 use crate::error::ErrorKind;
-use crate::sequence::parts::{Arrived, Core, Ending, Inbox, Mailbox, Message, Question, Want};
+use crate::sequence::parts::{Arrived, Core, Ending, Inbox, Mailbox, Message, Question};
 use crate::sequence::process::Process;
+use crate::sequence::want::Want;
 use crate::sync::{Arc, Mutex, Notify, SegQueue};
 
 impl From<u64> for Question {
@@ -25,23 +26,6 @@ impl From<u64> for Question {
 impl From<Want> for Question {
     fn from(want: Want) -> Self {
         Self { want, known: None }
-    }
-}
-
-impl Want {
-    /// Returns how many ids memory and a grant must have together.
-    pub(crate) fn needs(self) -> u64 {
-        match self {
-            Self::Ids(ids) | Self::Level(ids) => ids,
-        }
-    }
-
-    /// Returns how many ids the caller gets.
-    pub(crate) fn gets(self) -> u64 {
-        match self {
-            Self::Ids(ids) => ids,
-            Self::Level(_) => 0,
-        }
     }
 }
 

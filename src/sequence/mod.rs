@@ -38,3 +38,4 @@ pub(crate) mod thread_block;
 pub(crate) mod thread_blocks;
 pub(crate) mod thread_slot;
 pub(crate) mod time;
+pub(crate) mod want;

@@ -14,6 +14,7 @@ use crate::sequence::settings::Settings;
 use crate::sequence::stats::{Reported, Stats};
 use crate::sequence::stock::Stock;
 use crate::sequence::time::Time;
+use crate::sequence::want::Want;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Notify, SegQueue, Weak};
 
 /// The fields are in this order, so that a draw reads one cache line of the core. This matters when drawing
@@ -38,6 +39,9 @@ pub(crate) struct Core {
     pub(super) low: AtomicBool,
     /// Whether the actor has yet to handle a revocation; set under the lock of its mailbox.
     pub(super) revoked: AtomicBool,
+    /// Whether the metrics of this sequence are summed with those of others.
+    #[cfg(feature = "metrics")]
+    pub(crate) among_others: AtomicBool,
     /// The number of allocators and handles of this core, or a mark that it was evicted.
     pub(super) users: AtomicUsize,
     /// The index of this core's driver in the actor; only the actor writes it.
@@ -65,15 +69,6 @@ pub(crate) struct Question {
     pub(crate) want: Want,
     /// How many ids the store had left, if known.
     pub(crate) known: Option<Known>,
-}
-
-/// The condition that a caller waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Want {
-    /// To get this many ids.
-    Ids(u64),
-    /// That memory has this many ids.
-    Level(u64),
 }
 
 /// The number of ids that the store had left to reserve.

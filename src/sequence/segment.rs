@@ -175,11 +175,6 @@ impl Segment {
         self.len.saturating_sub(self.cursor.offset.load(Ordering::Relaxed))
     }
 
-    /// Whether the segment never had an id.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     pub(crate) fn reason(&self) -> ErrorKind {
         self.reason
     }

@@ -29,6 +29,8 @@ impl Core {
             mailbox,
             low: AtomicBool::new(false),
             revoked: AtomicBool::new(false),
+            #[cfg(feature = "metrics")]
+            among_others: AtomicBool::new(false),
             users: AtomicUsize::new(1),
             slot: AtomicUsize::new(NO_SLOT),
             #[cfg(not(idmill_loom))]

@@ -279,8 +279,6 @@ pub(crate) const COUNTS: usize = 11;
 #[derive(Debug, Default)]
 pub(crate) struct Reported {
     pub(crate) counts: [Counter; COUNTS],
-    /// 1 if the sequence has no series of its own, and counts among the others; else 0.
-    pub(crate) among_others: Counter,
 }
 
 /// Empty without the feature.

@@ -124,8 +124,8 @@ impl SequencesBuilder {
     /// four times within this time, in one call for many sequences. Ids that cannot be confirmed in time are
     /// dropped, and are a gap: choose more than four times the length of the outages that ids in memory
     /// should bridge. It must also be more than four times as long as the store takes to read all sequences
-    /// in use, 256 in one call: otherwise a warning is logged. At least 4 ms. Default: ids in memory are valid
-    /// until the next refill.
+    /// in use, 256 in one call: otherwise a warning is logged. At least 4 ms. Default: ids in memory are
+    /// valid until the next refill.
     ///
     /// The store is not queried about a sequence that has no allocator and no draws. Its ids are dropped in
     /// time too.

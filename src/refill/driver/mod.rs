@@ -11,8 +11,9 @@ use crate::range::{IdRange, Ranges};
 use crate::sequence::answer::Answer;
 use crate::sequence::grant_history::GrantHistory;
 use crate::sequence::metrics;
-use crate::sequence::parts::{Core, Question, Request, Want};
+use crate::sequence::parts::{Core, Question, Request};
 use crate::sequence::time::Time;
+use crate::sequence::want::Want;
 use crate::store::{Change, GiveBack, Grant, Identity, Reserve};
 use crate::sync::Arc;
 
@@ -97,7 +98,7 @@ impl Driver {
             return None;
         }
         if self.core.stock.remaining() >= want.needs()
-            && let Some(ids) = self.from_memory(want)
+            && let Some(ids) = self.answer_of_memory(want)
         {
             self.reply(reply, ids);
             return None;
@@ -110,7 +111,7 @@ impl Driver {
     /// Returns the answer for a caller once memory has been filled; `None` if others drew the last id. A
     /// caller of `take` gets no ids here and takes them itself: at this point, others could draw some of
     /// them at the same time.
-    fn from_memory(&self, want: Want) -> Option<Ranges> {
+    fn answer_of_memory(&self, want: Want) -> Option<Ranges> {
         if want != Want::Ids(1) {
             return Some(Ranges::none());
         }

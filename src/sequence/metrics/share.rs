@@ -28,11 +28,11 @@ pub(crate) fn opening(core: &Core, open: usize) {
 
 pub(super) fn has_own(core: &Core) -> bool {
     // Relaxed: between two reports of a sequence, any of the two series is right.
-    core.reported.among_others.load(Ordering::Relaxed) == 0
+    !core.among_others.load(Ordering::Relaxed)
 }
 
 fn set(core: &Core, own: bool) {
-    core.reported.among_others.store(u64::from(!own), Ordering::Relaxed);
+    core.among_others.store(!own, Ordering::Relaxed);
 }
 
 pub(super) fn label(core: &Core) -> SharedString {

@@ -263,7 +263,7 @@ async fn gone<S: AsyncRead + Unpin>(stream: &mut S, ahead: &mut BytesMut) {
             return sleep(GONE).await;
         }
     }
-    pending().await
+    pending::<()>().await;
 }
 
 async fn write<S: AsyncWrite + Unpin>(

@@ -187,8 +187,9 @@ async fn server_counters_begin_at_zero() {
     let server = Running::with(with_orders().await, |server| server.metrics(String::new)).await;
     reqwest::get(server.url("/metrics")).await.unwrap();
     let counters = seen.snapshot().into_vec().into_iter().filter_map(|(key, _, _, value)| {
-        let labels: String = key.key().labels().map(|label| format!(" {}", label.value())).collect();
-        (value == DebugValue::Counter(0)).then(|| key.key().name().to_owned() + &labels)
+        let labels = key.key().labels().map(metrics::Label::value);
+        let words: Vec<_> = [key.key().name()].into_iter().chain(labels).collect();
+        (value == DebugValue::Counter(0)).then(|| words.join(" "))
     });
     let counters: Vec<_> = counters.collect();
     let page = include_str!("../../README.md");

@@ -54,7 +54,7 @@ impl Sizes {
         let set = self.0.iter().filter(|(_, keys)| *keys != SequenceKeys::default());
         let rows = set.map(|(pattern, keys)| {
             let budget = keys.outage_budget.map(|budget| humantime::format_duration(budget).to_string());
-            let order = keys.order.map(|order| order.as_str());
+            let order = keys.order.map(idmill::Order::as_str);
             let keys = json!({ "outage-budget": budget, "max-buffered": keys.max_buffered, "order": order });
             (pattern.to_string(), keys)
         });
