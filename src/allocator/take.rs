@@ -155,10 +155,8 @@ impl<'a> Part<'a> {
             self.drop_ids();
             self.generation = self.core.stock.generation();
         }
-        if self.core.stock.has(self.missing()) {
-            let (Ok(ids) | Err(ids)) = self.core.take(self.missing());
-            self.ids.extend(ids);
-        }
+        let (Ok(ids) | Err(ids)) = self.core.take(self.missing());
+        self.ids.extend(ids);
         self.missing() == 0
     }
 
