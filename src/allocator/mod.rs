@@ -114,6 +114,10 @@ impl<T: Id> Allocator<T> {
     /// thread's cache. Otherwise it is ready when the refill completes. Callers are served in the order in
     /// which they started to wait.
     ///
+    /// A loop of draws that are all ready never yields to other tasks. On a current-thread runtime it keeps
+    /// the refill from starting until memory is empty: call `tokio::task::yield_now` now and then, or use
+    /// [`own_thread`](crate::SequencesBuilder::own_thread).
+    ///
     /// The deadline is a timer of the runtime that drives the refills. While that runtime does not run, for
     /// example between two `block_on` calls on a current-thread runtime, a call on another executor can wait
     /// past its deadline. Keep the runtime running, use [`own_thread`](crate::SequencesBuilder::own_thread),

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use idmill_conformance::Proxy;
 use idmill_testing::engines::Engine;
-use idmill_testing::fleet::{Fleet, Hostile, Load, Pace, Recorder, Resp, Server, Totals, Way};
+use idmill_testing::fleet::{Fleet, Hostile, Http, Load, Pace, Recorder, Resp, Server, Totals, Way};
+use idmill_testing::{eventually_within, holds};
 use tokio::time::sleep;
 
 use crate::common::Place;
@@ -162,10 +163,10 @@ impl Trio {
         }
     }
 
-    /// Asserts that every server hands out ids after all faults.
+    /// Asserts that every server hands out ids after all faults, and then reports that it is ready.
     async fn all_serve(&self) {
         for at in 0..SERVERS {
-            let (number, resp, _) = self.fleet.spot(at).expect("it runs");
+            let (number, resp, http) = self.fleet.spot(at).expect("it runs");
             let begun = Instant::now();
             loop {
                 let mut connection = self.recorder.connection(number);
@@ -176,6 +177,12 @@ impl Trio {
                 }
                 sleep(Duration::from_millis(50)).await;
             }
+            eventually_within(LONG, "/readyz reports that the server is ready", async || {
+                let answer = Http::connect(http).await.expect("it listens").ask("GET /readyz").await;
+                let (code, _, text) = answer.expect("it answers");
+                holds(code == 200, text)
+            })
+            .await;
         }
     }
 
