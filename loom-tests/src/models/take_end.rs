@@ -32,7 +32,7 @@ models![
 /// When a short grant arrives, the actor takes the ids of two segments out of memory for a waiting `take`,
 /// and puts them back with the grant, since they are too few. Another caller draws at the same time.
 fn ids_drained_for_a_take_follow_all_drawn() {
-    explore(2_000, Some(3), || {
+    explore(1_500, Some(3), || {
         let (core, mailbox) = sequence(2, 0, 100);
         let count = |ids| core.stats.add_published(ids);
         assert!(core.stock.publish(range(1, 1), 0, 0, count) && core.stock.publish(range(2, 2), 0, 0, count));
