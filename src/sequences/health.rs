@@ -8,6 +8,7 @@ use super::probe::Silence;
 use crate::error::{Error, ErrorKind, Operation, Status};
 use crate::name::SequenceName;
 use crate::sequence::parts::Core;
+use crate::sequence::settings::Sizing;
 use crate::sequence::snapshot::{Health, Snapshot};
 use crate::sync::Arc;
 
@@ -97,6 +98,12 @@ impl Trouble {
         matches!(self.supply, Supply::RunningOut | Supply::Refused)
     }
 
+    /// Whether the ids in memory soon count as running out, so that an attempt now can still prevent it.
+    fn will_run_out(&self) -> bool {
+        let is_low = self.time_to_empty.is_some_and(|time| time < 2 * SOON);
+        self.health == Health::Failing && is_low && !self.error.is_of_one_sequence()
+    }
+
     /// Whether an answer of the store to another request would show that the error is the sequence's own.
     fn doubts_store(&self) -> bool {
         self.error.status() != Status::Permanent
@@ -142,7 +149,7 @@ impl Sequences {
     /// - For a sequence that has no ids because the store failed, it starts another attempt, as
     ///   [`try_next`](crate::Allocator::try_next) does.
     /// - If all attempts failed permanently, it starts an attempt for one sequence, and only if the report is
-    ///   not ready. Otherwise, removed and exhausted sequences wait for a caller.
+    ///   not ready, or would soon not be. Otherwise, removed and exhausted sequences wait for a caller.
     /// - While a sequence fails, it reads a sequence from the store at most once a second. The next report
     ///   considers whether the store has answered.
     ///
@@ -200,10 +207,10 @@ fn is_ready(supplies: &[Supply], silence: Silence) -> bool {
 fn retry(found: &[(Trouble, &Arc<Core>)], is_ready: bool) {
     let is_permanent = |trouble: &Trouble| trouble.error.status() == Status::Permanent;
     let transient = found.iter().filter(|(one, _)| one.health == Health::Empty && !is_permanent(one));
-    let mut permanent: Vec<_> =
-        found.iter().filter(|(one, _)| one.is_running_out() && is_permanent(one)).collect();
+    let is_tried = |one: &Trouble| one.will_run_out() || one.is_running_out() && !is_ready;
+    let mut permanent: Vec<_> = found.iter().filter(|(one, _)| is_permanent(one) && is_tried(one)).collect();
     permanent.sort_by_key(|(_, core)| core.stats.failing());
-    for (_, core) in transient.chain(permanent.into_iter().take(usize::from(!is_ready))) {
+    for (_, core) in transient.chain(permanent.into_iter().take(1)) {
         // Signals the actor; the error is not used.
         drop(core.refused(ErrorKind::Empty));
     }
@@ -236,9 +243,21 @@ fn supply(core: &Core, snapshot: &Snapshot, error: Option<&Error>) -> Supply {
             Supply::Refused
         }
         _ if is_out => Supply::RunningOut,
-        _ if has_ids || snapshot.since_grant.is_some_and(|ago| ago < LATELY) => Supply::Served,
+        _ if has_ids || snapshot.since_grant.is_some_and(|ago| ago < LATELY + lasts(core, snapshot)) => {
+            Supply::Served
+        }
+        // A reserve that takes no longer than usual: it will be granted soon, or fail.
+        _ if snapshot.in_flight.is_some() => Supply::Served,
         _ => Supply::Unknown,
     }
+}
+
+/// Returns how long a fixed step lasts at the current rate, up to a minute. With a low watermark, a sequence
+/// without failures may be empty for a moment between two draws.
+fn lasts(core: &Core, snapshot: &Snapshot) -> Duration {
+    let Sizing::Fixed { step, .. } = core.settings.sizing else { return Duration::ZERO };
+    let lasts = Duration::try_from_secs_f64(step as f64 / snapshot.rate).unwrap_or(Duration::MAX);
+    lasts.min(Duration::from_secs(60))
 }
 
 /// Returns the error of a reserve that takes much longer than usual.

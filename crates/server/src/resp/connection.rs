@@ -159,7 +159,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Ok(Some(past)) => {
                     self.answer().await?;
                     self.read.advance(past);
-                    self.read.unsplit(std::mem::take(&mut self.ahead));
+                    // An empty buffer would give up its memory for that of the other one.
+                    if !self.ahead.is_empty() {
+                        self.read.unsplit(std::mem::take(&mut self.ahead));
+                    }
                 }
                 Err(fault) => {
                     self.replies.answer(&Answer::error(fault.message()));

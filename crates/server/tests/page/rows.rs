@@ -74,7 +74,8 @@ async fn store_outage_and_recovery_are_shown_with_the_reason() {
     browser.until_cell("orders", "health", "it === 'empty'").await;
     browser.until_cell("orders", "reason", "it.includes('failed')").await;
     browser.until("document.querySelector('[data-field=state]').textContent === 'Not ready'").await;
-    let reason = "the store is unreachable, and the ids in memory are running out; orders has no ids";
+    let reason =
+        "the store grants no ids, and the ids in memory are used up or running out; orders has no ids";
     browser
         .until(&format!("document.querySelector('[data-field=reason]').textContent === {}", json!(reason)))
         .await;

@@ -96,8 +96,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             edit(DRIVER, "if !self.engine.is_low() {", "if false {"),
             edit(
                 DRIVER,
-                "self.step(Event::Low { level: self.core.stock.remaining() }, now)",
-                "let level = self.core.stock.remaining(); self.give_permit_back(); self.step(Event::Low { level }, now)",
+                "let Output { reserve, effects } = self.engine.on(event, self.core.stock.remaining(), now);",
+                "let level = self.core.stock.remaining(); if self.has_permit { self.give_permit_back(); } \
+                 let Output { reserve, effects } = self.engine.on(event, level, now);",
             ),
         ],
     ),

@@ -266,7 +266,7 @@ fn server_whose_store_file_was_replaced_is_not_ready() {
         let answer = ready();
         if answer.starts_with("HTTP/1.1 503") { Ok(answer) } else { Err(answer) }
     });
-    assert!(answer.contains("the store cannot be used"), "{answer}");
+    assert!(answer.contains("the store grants no ids"), "{answer}");
 }
 
 /// Starts a server with a soft and a hard limit of open files.
