@@ -119,7 +119,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "permit-back-without-another-look",
         "turn::a_draw_while_a_refill_lands_is_seen",
-        &[edit(DRIVER, "self.step(Event::Low { level }, now).or(reserve)", "reserve")],
+        &[edit(DRIVER, "self.step(Event::Low { wanted: 0 }, now).or(reserve)", "reserve")],
     ),
     mutant(
         "permit-back-after-the-look",
