@@ -125,7 +125,9 @@ impl Oracle {
             let is_above = change.next.is_some_and(|next| u128::from(next) >= self.kept_to());
             assert!(is_above, "next is raised above every granted id");
             for effect in effects.into_iter().skip(1) {
-                assert!(matches!(effect, Effect::Publish { .. }), "a raise precedes the replies");
+                let is_of_answer =
+                    matches!(effect, Effect::Fail { .. } | Effect::Accept(_) | Effect::Raise(_));
+                assert!(!is_of_answer, "the answer is handled after the raise");
                 self.check(effect);
             }
             Output { reserve, effects } = self.passed(Event::Raised, self.level());
