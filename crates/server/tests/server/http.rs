@@ -51,7 +51,7 @@ async fn errors_are_problem_details_with_a_remedy() {
         (post("/v1/sequences/orders/ids?n=0"), StatusCode::BAD_REQUEST, "at least 1"),
         (post("/v1/sequences/orders/ids?n=x"), StatusCode::BAD_REQUEST, "n"),
         (post("/v1/sequences/orders/ids").json(&json!({ "n": 10 })), StatusCode::BAD_REQUEST, "in the URL"),
-        (post("/v1/sequences/orders/ids").form(&[("n", "10")]), StatusCode::BAD_REQUEST, "in the URL"),
+        (post("/v1/sequences/orders/ids").body("n=10"), StatusCode::BAD_REQUEST, "in the URL"),
         (post("/v1/sequences/orders/ids?m=1"), StatusCode::BAD_REQUEST, "unknown field"),
         (
             post("/v1/sequences/orders/ids").header("Idempotency-Key", "1"),
