@@ -259,16 +259,14 @@ impl Actor {
 
     fn send(&mut self) {
         let reserves = std::mem::take(&mut self.reserves);
-        let (alone, mut together): (Vec<_>, Vec<_>) =
+        let (alone, together): (Vec<_>, Vec<_>) =
             reserves.into_iter().partition(|(core, _)| self.alone.contains(&core.key));
         for one in alone {
             self.reserve(vec![one]);
         }
         let batch = if self.config.can.batches { LARGEST_BATCH } else { 1 };
-        while !together.is_empty() {
-            let rest = together.split_off(together.len().min(batch));
-            self.reserve(together);
-            together = rest;
+        for requests in in_batches(together, batch) {
+            self.reserve(requests);
         }
     }
 
@@ -401,7 +399,7 @@ impl Drop for Actor {
     }
 }
 
-/// Gives unused ids back, and subtracts the numbers of sequences and ids from those that are left.
+/// Gives unused ids back. Subtracts the numbers of sequences and ids from `left`.
 async fn counting(
     runtime: RuntimeHandle,
     store: Arc<dyn Store>,

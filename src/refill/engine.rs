@@ -461,8 +461,8 @@ impl<W: Waiter> Engine<W> {
     /// Returns the last held range to the store, which can then grant it again. Other held ids become a gap.
     fn return_excess(&mut self, out: &mut Vec<Effect<W>>) {
         // Return nothing while a reserve is in flight: the reserve could fail with `Exhausted` before the ids
-        // are back, which would end the sequence.
-        // Under `Order::Global` they are a gap: they were reserved before later callers started to wait.
+        // are back, which would end the sequence. Under `Order::Global` the ids become a gap: they were
+        // reserved before later callers started to wait.
         if self.flight.is_none()
             && self.prefetches()
             && self.ended != Some(ErrorKind::Closed)

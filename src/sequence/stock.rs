@@ -211,9 +211,7 @@ impl Stock {
         let mut chain = self.chain.lock();
         // Closed is permanent, even if a later revocation passes another reason.
         let reason = if self.current().reason() == ErrorKind::Closed { ErrorKind::Closed } else { reason };
-        self.current.store(Arc::new(Segment::empty(reason)));
-        let mut lost = Ranges::none();
-        std::mem::take(&mut *chain).iter().for_each(|segment| lost.push(segment.seal()));
+        let lost = self.seal_all(&mut chain, reason);
         // Increment after the seals, with Release, which pairs with the Acquire in `generation`. A thread
         // that reads the new generation finds the old segments sealed, so it takes no ids from them under
         // that generation.
@@ -232,12 +230,19 @@ impl Stock {
         if !chain.has_ids() {
             return Ranges::none();
         }
+        let ids = self.seal_all(&mut chain, ErrorKind::Empty);
+        count(ids.len());
+        ids
+    }
+
+    /// Takes the ids of all segments, oldest first. Draws then fail with `reason` until more ids are
+    /// published.
+    fn seal_all(&self, chain: &mut Chain, reason: ErrorKind) -> Ranges {
         // Before the seals: a draw that finds the first segment sealed must not move on to the next one,
         // whose ids are larger than those taken here.
-        self.current.store(Arc::new(Segment::empty(ErrorKind::Empty)));
+        self.current.store(Arc::new(Segment::empty(reason)));
         let mut ids = Ranges::none();
-        std::mem::take(&mut *chain).iter().for_each(|segment| ids.push(segment.seal()));
-        count(ids.len());
+        std::mem::take(chain).iter().for_each(|segment| ids.push(segment.seal()));
         ids
     }
 

@@ -213,24 +213,20 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[
             edit(
                 STOCK,
-                "self.current.store(Arc::new(Segment::empty(ErrorKind::Empty)));\n        let mut ids",
+                "self.current.store(Arc::new(Segment::empty(reason)));\n        let mut ids",
                 "let mut ids",
             ),
             edit(
                 STOCK,
-                "count(ids.len());",
-                "self.current.store(Arc::new(Segment::empty(ErrorKind::Empty))); count(ids.len());",
+                "ids.push(segment.seal()));",
+                "ids.push(segment.seal())); self.current.store(Arc::new(Segment::empty(reason)));",
             ),
         ],
     ),
     mutant(
         "revoke-without-seal",
         "revoke::held_segments_are_sealed",
-        &[edit(
-            STOCK,
-            "lost.push(segment.seal())",
-            "lost.push(IdRange::new(1, segment.remaining()).unwrap())",
-        )],
+        &[edit(STOCK, "ids.push(segment.seal())", "ids.push(IdRange::new(1, segment.remaining()).unwrap())")],
     ),
     mutant(
         "sealed-in-two-steps",
