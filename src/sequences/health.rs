@@ -31,8 +31,8 @@ pub struct HealthReport {
     pub health: Health,
     /// How many sequences are open in this process.
     pub sequences: usize,
-    /// All sequences that are not [`Health::Serving`]: first those that are
-    /// [running out](Trouble::is_running_out), then by health, worst first, then by name.
+    /// All sequences that are not [`Health::Serving`]. Sequences that are [running
+    /// out](Trouble::is_running_out) come first; then the worst health, then the name decides.
     pub troubles: Vec<Trouble>,
     is_closed: bool,
     is_ready: bool,
@@ -252,8 +252,8 @@ fn supply(core: &Core, snapshot: &Snapshot, error: Option<&Error>) -> Supply {
     }
 }
 
-/// Returns how long a fixed step lasts at the current rate, up to a minute. With a low watermark, a sequence
-/// without failures may be empty for a moment between two draws.
+/// Returns how long a fixed step lasts at the current rate, up to a minute. A sequence without failures may
+/// be empty for a moment between two draws if its watermark is low.
 fn lasts(core: &Core, snapshot: &Snapshot) -> Duration {
     let Sizing::Fixed { step, .. } = core.settings.sizing else { return Duration::ZERO };
     let lasts = Duration::try_from_secs_f64(step as f64 / snapshot.rate).unwrap_or(Duration::MAX);

@@ -165,7 +165,7 @@ impl Life {
         self.store.calls.swap(0, Ordering::Relaxed)
     }
 
-    /// Every sequence is reported as served, except those that ended: evicted ones too.
+    /// Every sequence is reported as served, also an evicted one. Sequences that ended are the exception.
     pub(super) fn reports_the_truth(observer: &Observer) -> Result<(), String> {
         for (sequence, health) in observer.gauge("idmill_health") {
             let ended = ["exhausted", "removed"].contains(&sequence.as_str());
