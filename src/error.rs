@@ -105,6 +105,9 @@ string_enum! {
         Conflict = "conflict",
         /// The store denied access.
         Denied = "denied",
+        /// The witness of a guard cannot be used: it is missing, damaged, or denies access. No id was handed
+        /// out, and the sequence is as it was.
+        Witness = "witness",
         /// The store does not support this operation or this stored format.
         Unsupported = "unsupported",
         /// The store broke its contract: a range out of bounds or granted before, a lost sequence, or a
@@ -150,6 +153,7 @@ impl ErrorKind {
             Self::AlreadyExists => "exists already",
             Self::Conflict => "refused",
             Self::Denied => "access denied",
+            Self::Witness => "the witness that guards this store failed",
             Self::Unsupported => "not supported by this store",
             Self::StoreViolation => "the store broke its contract",
         }
@@ -192,6 +196,7 @@ struct Context {
     source: Option<Source>,
     refuses_waiters: bool,
     is_of_one_sequence: bool,
+    gap: u64,
 }
 
 /// An error of this crate: its [`kind`](Self::kind), its [`status`](Self::status), and its context.
@@ -300,6 +305,18 @@ impl Error {
             || self.context.as_ref().is_some_and(|context| context.is_of_one_sequence)
     }
 
+    /// Adds ids that the store reserved for the failed call and that will never be handed out. Only for errors
+    /// after which it is certain what was reserved.
+    #[must_use]
+    pub fn leaving_gap(self, ids: u64) -> Self {
+        if ids == 0 { self } else { self.amend(|context| context.gap = context.gap.saturating_add(ids)) }
+    }
+
+    /// Returns how many ids the store certainly reserved for the failed call.
+    pub fn gap(&self) -> u64 {
+        self.context.as_ref().map_or(0, |context| context.gap)
+    }
+
     fn amend(mut self, change: impl FnOnce(&mut Context)) -> Self {
         change(Arc::make_mut(self.context.get_or_insert_default()));
         self
@@ -371,6 +388,7 @@ mod tests {
             Denied,
             Unsupported,
             StoreViolation,
+            Witness,
         ];
         assert!(transient.iter().all(|kind| kind.status() == Status::Transient));
         assert!(permanent.iter().all(|kind| kind.status() == Status::Permanent));

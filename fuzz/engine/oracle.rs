@@ -297,7 +297,7 @@ impl Oracle {
             _ => IdRange::new(bytes.number(), bytes.number()),
         };
         if let Some(range) = range {
-            self.granted(Grant { range, identity, bounds });
+            self.granted(Grant::new(range, identity, bounds));
         }
     }
 

@@ -186,7 +186,7 @@ impl Actor {
             let left = create.max() + 1 - self.next;
             let range = range(self.next, count.min(left));
             self.next += range.len();
-            order = self.driver.answered(Ok(Grant { range, identity: identity(0), bounds: create }), NOW);
+            order = self.driver.answered(Ok(Grant::new(range, identity(0), create)), NOW);
             refilled();
         }
     }

@@ -226,7 +226,7 @@ mod tests {
 
     fn grant(incarnation: u64, epoch: u64, start: u64) -> Grant {
         let identity = Identity { incarnation, epoch };
-        Grant { range: IdRange::new(start, 10).unwrap(), identity, bounds: Bounds::of::<u64>() }
+        Grant::new(IdRange::new(start, 10).unwrap(), identity, Bounds::of::<u64>())
     }
 
     fn history(grants: &[Grant]) -> GrantHistory {

@@ -79,7 +79,8 @@ pub struct Gaps {
     /// back to the store. Ids that are being given back are counted only after it is known that the store did
     /// not take them.
     pub revoked: u64,
-    /// Granted after their callers had given up, or after the sequence was revoked or reset.
+    /// Granted after their callers had given up, or after the sequence was revoked or reset; or rejected by a
+    /// guard.
     pub abandoned: u64,
     /// Had left memory when a caller was cancelled, a `take` failed or a block ended.
     pub dropped: u64,

@@ -76,7 +76,7 @@ counters! {
     /// Ids that the store took back; they do not count as revoked.
     given_back / add_given_back,
     /// Ids lost because they were granted after their callers had given up, or after the sequence was revoked
-    /// or reset.
+    /// or reset, or were rejected by a guard.
     abandoned / gap_abandoned,
     /// Ids lost after they had left memory: by a cancelled caller, a failed `take`, an ended block.
     dropped / gap_dropped,

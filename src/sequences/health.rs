@@ -239,9 +239,7 @@ fn supply(core: &Core, snapshot: &Snapshot, error: Option<&Error>) -> Supply {
     match error {
         _ if !core.is_used() => Supply::Unknown,
         Some(error) if is_out && error.is_of_one_sequence() => Supply::Unknown,
-        Some(error) if is_out && error.refuses_waiters() && error.status() != Status::Permanent => {
-            Supply::Refused
-        }
+        Some(error) if is_out && is_of_all(error) => Supply::Refused,
         _ if is_out => Supply::RunningOut,
         _ if has_ids || snapshot.since_grant.is_some_and(|ago| ago < LATELY + lasts(core, snapshot)) => {
             Supply::Served
@@ -250,6 +248,12 @@ fn supply(core: &Core, snapshot: &Snapshot, error: Option<&Error>) -> Supply {
         _ if snapshot.in_flight.is_some() => Supply::Served,
         _ => Supply::Unknown,
     }
+}
+
+/// Returns whether the error certainly concerns all sequences of the store.
+fn is_of_all(error: &Error) -> bool {
+    let is_marked = error.refuses_waiters() && error.status() != Status::Permanent;
+    is_marked || error.kind() == ErrorKind::Witness
 }
 
 /// Returns how long a fixed step lasts at the current rate, up to a minute. A sequence without failures may

@@ -67,12 +67,21 @@ pub struct Grant {
     pub identity: Identity,
     /// The bounds of the stored sequence.
     pub bounds: Bounds,
+    /// Further ids that were reserved for this request and that will never be handed out.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub gap: u64,
 }
 
 impl Grant {
     /// Creates a grant.
     pub const fn new(range: IdRange, identity: Identity, bounds: Bounds) -> Self {
-        Self { range, identity, bounds }
+        Self { range, identity, bounds, gap: 0 }
+    }
+
+    /// Adds ids that were reserved for the same request and that will never be handed out.
+    #[must_use]
+    pub const fn leaving_gap(self, ids: u64) -> Self {
+        Self { gap: self.gap.saturating_add(ids), ..self }
     }
 
     /// Returns the grant for a part of its range.

@@ -51,7 +51,7 @@ impl SequenceInfo {
         self.next = if last >= self.bounds.max() { None } else { last.checked_add(1) };
         // The length cannot overflow: it is at most `count`, or 1 if `count` is 0.
         let range = IdRange::new(start, (last - start).saturating_add(1)).expect("last is in bounds");
-        Ok(Grant { range, identity: self.identity, bounds: self.bounds })
+        Ok(Grant::new(range, self.identity, self.bounds))
     }
 
     /// Applies a give-back to the sequence: `next` moves back to the start of the rest if nothing was

@@ -239,6 +239,9 @@ fn hint(error: &Error, message: &str) -> Option<String> {
             "stop handing out ids until you know the cause, such as a restored backup or a moved file"
                 .to_owned()
         }
+        ErrorKind::Witness => {
+            "mount or restore the witness, or correct `--guard`; the sequence itself needs no repair".to_owned()
+        }
         kind if kind.status() == Status::Transient => "retry later; no id will repeat".to_owned(),
         _ => return None,
     })

@@ -3,23 +3,27 @@
 use std::fmt;
 
 use tracing::{Event, Subscriber};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::Global;
 
 /// Starts the log of a command. By default, it shows only errors after which the library continues, such as a
-/// store that went back in time.
+/// store that went back in time, and whether a witness was created.
 pub(crate) fn start(global: &Global) {
     let level = level(global, LevelFilter::ERROR);
-    let lines = tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(std::io::stderr);
-    match (global.verbose, global.json) {
-        (0, json) => lines.event_format(Warning { json }).init(),
-        (_, true) => lines.json().init(),
-        (_, false) => lines.init(),
-    }
+    let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(std::io::stderr);
+    let lines = match (global.verbose, global.json) {
+        (0, json) => lines.event_format(Warning { json }).boxed(),
+        (_, true) => lines.json().boxed(),
+        (_, false) => lines.boxed(),
+    };
+    let shown = Targets::new().with_default(level).with_target("idmill_url", level.max(LevelFilter::WARN));
+    tracing_subscriber::registry().with(lines.with_filter(shown)).init();
 }
 
 fn level(global: &Global, quiet: LevelFilter) -> LevelFilter {
@@ -37,9 +41,6 @@ pub(crate) fn serve<L>(global: &Global, is_json: bool, spans: Option<L>) -> serv
 where
     L: tracing_subscriber::Layer<tracing_subscriber::Registry> + Send + Sync,
 {
-    use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
-    use tracing_subscriber::util::SubscriberInitExt as _;
-
     let (log, writer) = server::Log::begin();
     let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(writer);
     let lines = if is_json { lines.json().boxed() } else { lines.boxed() };

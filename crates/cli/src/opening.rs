@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use idmill::Error;
 use idmill::store::{Durability, Store};
-use idmill_guard::Witness;
 use idmill_sqlite::SqliteOptions;
 use idmill_url::StoreUrl;
 use tempfile::TempDir;
@@ -190,14 +189,6 @@ fn must_last(url: &StoreUrl, store: Arc<dyn Store>) -> Outcome<Arc<dyn Store>> {
         );
     }
     Ok(store)
-}
-
-/// Opens the existing witness of a guarded store; `None` without a guard.
-pub(crate) async fn witness(url: &StoreUrl) -> idmill::Result<Option<Arc<dyn Witness>>> {
-    match url.guard() {
-        Some(witness) => witness.open_existing().await.map(Some),
-        None => Ok(None),
-    }
 }
 
 /// Returns the flags that make a command use the same store and witness. The result is empty if both come

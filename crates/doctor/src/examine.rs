@@ -315,9 +315,12 @@ impl Doctor {
     ) -> Result<Compared> {
         let nothing = Holders::default();
         let holders = held.get(name).unwrap_or(&nothing);
+        let here = self.url.as_ref().map(StoreUrl::place);
         for _ in 0..LOOKS {
             let stored = self.store.inspect(name).await?;
-            let Some(finding) = judge::against(name, &ledger, stored.as_ref(), holders) else {
+            let shared = || judge::shared(name, &ledger, stored.as_ref(), here.as_deref());
+            let found = shared().or_else(|| judge::against(name, &ledger, stored.as_ref(), holders));
+            let Some(finding) = found else {
                 let is_ahead = stored.is_some_and(|stored| judge::is_ahead(&ledger, &stored));
                 return Ok(if is_ahead { Compared::Ahead((name.clone(), ledger)) } else { Compared::Agrees });
             };

@@ -35,6 +35,8 @@ string_enum! {
         /// There is a witness, and ids were reserved or skipped without a claim, such as by a process without
         /// the guard.
         Unguarded = "unguarded",
+        /// The ledger of this name was written for a store at another place.
+        Shared = "shared",
         /// A reset or removal was announced at the witness, and the store did not confirm it.
         Pending = "pending",
         /// The column has a default that assigns other ids to new rows.
@@ -72,6 +74,7 @@ impl FindingKind {
             | Self::Ambiguous
             | Self::ColumnDefault
             | Self::Incomplete
+            | Self::Shared
             | Self::Pending => Severity::Warning,
             _ => Severity::Error,
         }

@@ -142,7 +142,7 @@ pub(super) fn against(
 ) -> Option<Finding> {
     let asked = OF_WITNESS;
     if ledger.is_removed() && stored.is_none_or(|stored| stored.identity != ledger.identity) {
-        return None;
+        return stored.and_then(|stored| below_removed(ledger, stored));
     }
     let Some(stored) = stored else {
         if ledger.announced == Some(Announced::Removing) {
@@ -179,7 +179,9 @@ pub(super) fn against(
             Remedy::advice("restore a later backup, or reset the sequence again: see `idmill set --help`");
         return Some(about(name, FindingKind::BehindReset, asked, found, remedy));
     }
-    let went_back = (ledger.top() > stored.reached()).then(|| {
+    // Otherwise, the next guarded draw completes the raise.
+    let is_raised = ledger.announced == Some(Announced::Raising);
+    let went_back = (ledger.top() > stored.reached() && !is_raised).then(|| {
         let found = format!(
             "ids below {} were claimed, but {}: the store went back in time",
             ledger.top(),
@@ -193,6 +195,46 @@ pub(super) fn against(
     went_back.or_else(|| pending(name, ledger))
 }
 
+/// Reports a sequence that ends below the claims of the removed sequence whose name it has: it cannot hand out
+/// any id.
+fn below_removed(ledger: &Ledger, stored: &SequenceInfo) -> Option<Finding> {
+    let (top, max) = (ledger.top(), stored.bounds.max());
+    let is_over = ledger.announced == Some(Announced::Removed) && top > u128::from(max);
+    is_over.then(|| {
+        let found = format!(
+            "a removed sequence of this name used all ids below {top}, but max is {max}: no id can be drawn"
+        );
+        let remedy = Remedy::advice(format!(
+            "raise max above {top} (`idmill set {} --max`); or, if no id is in use, remove the sequence with \
+             `--forget`",
+            stored.name
+        ));
+        about(&stored.name, FindingKind::Exhausted, OF_WITNESS, found, remedy)
+    })
+}
+
+/// Reports a ledger that was written for a store at another place, if this store has another sequence of this
+/// name or none.
+pub(super) fn shared(
+    name: &SequenceName,
+    ledger: &Ledger,
+    stored: Option<&SequenceInfo>,
+    here: Option<&str>,
+) -> Option<Finding> {
+    let (known, here) = (ledger.store.as_deref()?, here?);
+    let is_its = stored.is_some_and(|stored| stored.identity.incarnation == ledger.identity.incarnation);
+    (known != here && !is_its && !ledger.is_removed()).then(|| {
+        let found = format!("ids below {} were claimed for {known}, and this is {here}", ledger.top());
+        let remedy = Remedy::advice(
+            "if these are two stores, give each a witness of its own, and change nothing at this one; if it is \
+             one store that moved, restore its sequences",
+        );
+        let finding = about(name, FindingKind::Shared, OF_WITNESS, found, remedy);
+        let severity = if stored.is_some() { Severity::Error } else { finding.severity };
+        Finding { severity, ..finding }
+    })
+}
+
 /// Reports an announcement that the store has not confirmed. The announcement alone does not permit lower
 /// ids: ids continue above all claims, or are rejected if the sequence is gone.
 fn pending(name: &SequenceName, ledger: &Ledger) -> Option<Finding> {
@@ -203,6 +245,10 @@ fn pending(name: &SequenceName, ledger: &Ledger) -> Option<Finding> {
                 "if no id from {start} on is in use, repeat `idmill set {name} --next {start} --backwards --yes`; \
                  otherwise, do nothing"
             ),
+        ),
+        Announced::Raising => (
+            format!("a raise to {}", ledger.top()),
+            format!("repeat `idmill set {name} --next {}`, or draw an id with the guard", ledger.top()),
         ),
         _ => (
             "a removal".to_owned(),

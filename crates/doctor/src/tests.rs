@@ -266,7 +266,7 @@ async fn unclaimed_ids_are_a_warning_until_they_are_passed() {
 async fn unconfirmed_removal_is_pending_until_repeated() {
     let both = Both::new();
     both.draw("orders", 10).await;
-    let announced = both.witness.ledger("orders").unwrap().removing();
+    let announced = both.witness.ledger("orders").unwrap().removing(None);
     both.witness.set_ledger(&name("orders"), announced);
     let pending = [FindingKind::Pending];
     assert_eq!(both.kinds(&both.doctor()).await, pending);

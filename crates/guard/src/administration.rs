@@ -1,7 +1,7 @@
 //! Resets and removals through the guard: announced at the witness, applied to the store, confirmed at the
 //! witness.
 
-use super::witness::{is_certain, of_the_witness};
+use super::witness::{is_certain, not_read, of_the_witness};
 use super::{Announced, Guarded, Ledger, Witness};
 use idmill::SequenceName;
 use idmill::store::{Change, Identity, SequenceInfo, Store as _};
@@ -14,7 +14,7 @@ use idmill_kit::Contention;
 /// # Errors
 /// Those of the witness.
 pub async fn forget(witness: &dyn Witness, name: &SequenceName) -> Result<bool> {
-    let amended = amend(witness, name, None, Ledger::forgotten).await;
+    let amended = amend(witness, name, |seen| seen?.forgotten()).await;
     Ok(amended.map_err(|error| error.of(name))?.is_some())
 }
 
@@ -24,23 +24,43 @@ impl Guarded {
     pub(super) async fn changed(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
         let seen = match self.witness.read(name).await {
             Ok(seen) => seen,
-            Err(error) if change.backwards => return Err(of_the_witness(error)),
-            // The change raises or revokes the sequence, which is possible without the witness.
-            Err(_) => None,
+            // A revocation or another max is possible without the witness.
+            Err(_) if !change.backwards && change.next.is_none() => {
+                return self.store.set(name, change).await;
+            }
+            Err(error) => return Err(not_read(error)),
         };
-        let Some(seen) = seen else { return self.store.set(name, change).await };
-        let stored = self.store.inspect(name).await?;
-        if let Some((stored, start)) = stored.and_then(|stored| lowers(&seen, stored, &change)) {
+        let Some(stored) = self.store.inspect(name).await? else { return self.store.set(name, change).await };
+        if let Some(start) = seen.as_ref().and_then(|seen| lowers(seen, &stored, &change)) {
             // The epoch must change, because processes still have ranges of the old one in memory.
             let change = change.revoke(true).expect(stored.identity);
             return self.reset(name, stored.identity, start, change).await;
         }
+        if let Some(next) = raises(&stored, &change) {
+            return self.raise(name, &stored, next, change).await;
+        }
         let after = self.store.set(name, change).await?;
-        if seen.identity.incarnation == after.identity.incarnation {
+        if seen.is_some_and(|seen| seen.identity.incarnation == after.identity.incarnation) {
             // The sequence exists, so a pending announcement is superseded. If this write fails, the
             // announcement stays pending.
             let _ = self.amend(name, Ledger::taken_back).await;
         }
+        Ok(after)
+    }
+
+    /// Raises the sequence to `next`: the ids below are in use, although the store did not grant them.
+    async fn raise(
+        &self,
+        name: &SequenceName,
+        stored: &SequenceInfo,
+        next: u64,
+        change: Change,
+    ) -> Result<SequenceInfo> {
+        let change = change.expect(stored.identity);
+        amend(&*self.witness, name, |seen| Ledger::raising(seen, stored.identity, next.into())).await?;
+        let after = self.store.set(name, change).await?;
+        // If this write fails, the announcement ends with the next claim.
+        let _ = self.amend(name, Ledger::raised).await;
         Ok(after)
     }
 
@@ -69,14 +89,20 @@ impl Guarded {
     /// Implements [`Store::remove`](idmill::store::Store::remove). A new incarnation must start above all
     /// claims.
     pub(super) async fn removed(&self, name: &SequenceName) -> Result<bool> {
-        let seen = self.witness.read(name).await.map_err(of_the_witness)?;
-        let stored = if seen.is_none() { self.store.inspect(name).await? } else { None };
+        let stored = self.store.inspect(name).await?;
+        let seen = self.witness.read(name).await.map_err(not_read)?;
         // If there is no ledger, open one: a range may have been granted but not yet claimed.
-        let opened = stored.map(|stored| Ledger::opened(&stored));
-        let Some(known) = seen.or_else(|| opened.clone()).map(|ledger| ledger.identity.incarnation) else {
+        let opened = stored.as_ref().map(Ledger::opened);
+        if seen.is_none() && opened.is_none() {
             return self.store.remove(name).await;
+        }
+        let reached = stored.map(|stored| (stored.identity, stored.reached()));
+        let removing = |seen: Option<&Ledger>| seen.or(opened.as_ref())?.removing(reached);
+        let announced = amend(&*self.witness, name, removing).await?;
+        let Some(Identity { incarnation: known, .. }) = announced.or(seen).map(|ledger| ledger.identity)
+        else {
+            return Err(overtaken("nothing was changed"));
         };
-        amend(&*self.witness, name, opened, Ledger::removing).await?;
         match self.store.remove(name).await {
             Ok(removed) => {
                 let confirmed = self.amend(name, |ledger| ledger.removed(known)).await;
@@ -99,24 +125,22 @@ impl Guarded {
     async fn amend(
         &self,
         name: &SequenceName,
-        change: impl Fn(&Ledger) -> Option<Ledger> + Send,
+        change: impl Fn(&Ledger) -> Option<Ledger> + Send + Sync,
     ) -> Result<Option<Ledger>> {
-        amend(&*self.witness, name, None, change).await
+        amend(&*self.witness, name, |seen| change(seen?)).await
     }
 }
 
-/// Writes and returns the ledger that `change` returns, or `None` for no change. `opened` is used if there is
-/// no ledger.
+/// Writes and returns the ledger that `change` returns, or `None` for no change.
 async fn amend(
     witness: &dyn Witness,
     name: &SequenceName,
-    opened: Option<Ledger>,
-    change: impl Fn(&Ledger) -> Option<Ledger> + Send,
+    change: impl Fn(Option<&Ledger>) -> Option<Ledger> + Send,
 ) -> Result<Option<Ledger>> {
     let mut contest = Contention::new().begin();
     loop {
-        let seen = witness.read(name).await.map_err(of_the_witness)?;
-        let Some(wanted) = seen.as_ref().or(opened.as_ref()).and_then(&change) else { return Ok(None) };
+        let seen = witness.read(name).await.map_err(not_read)?;
+        let Some(wanted) = change(seen.as_ref()) else { return Ok(None) };
         if witness.swap(name, seen.as_ref(), &wanted).await.map_err(of_the_witness)? {
             return Ok(Some(wanted));
         }
@@ -124,21 +148,31 @@ async fn amend(
     }
 }
 
-/// Returns the stored sequence and the next id after the change, if the change lowers the claims, or if the
-/// store still has an epoch from before a reset.
-fn lowers(seen: &Ledger, stored: SequenceInfo, change: &Change) -> Option<(SequenceInfo, u128)> {
-    let is_it = stored.identity.incarnation == seen.identity.incarnation
-        && change.expect.is_none_or(|expected| expected == stored.identity);
-    if !change.backwards || !is_it {
+/// Returns the next id after the change, if the change lowers the claims, or if the store still has an epoch
+/// from before a reset.
+fn lowers(seen: &Ledger, stored: &SequenceInfo, change: &Change) -> Option<u128> {
+    if !change.backwards || stored.identity.incarnation != seen.identity.incarnation {
+        return None;
+    }
+    let start = applied(stored, change)?.reached();
+    let is_meant = change.next.is_some() || start < stored.reached();
+    let is_lower = start < seen.top() || stored.identity.epoch < seen.identity.epoch;
+    (is_meant && is_lower).then_some(start)
+}
+
+/// Returns the next id that the change sets.
+fn raises(stored: &SequenceInfo, change: &Change) -> Option<u64> {
+    change.next.filter(|_| applied(stored, change).is_some())
+}
+
+/// Returns the sequence after the change; `None` if the store will reject it.
+fn applied(stored: &SequenceInfo, change: &Change) -> Option<SequenceInfo> {
+    if change.expect.is_some_and(|expected| expected != stored.identity) {
         return None;
     }
     let mut after = stored.clone();
-    // The store rejects a change that cannot be applied.
     after.apply(change).ok()?;
-    let start = after.reached();
-    let is_meant = change.next.is_some() || start < stored.reached();
-    let is_lower = start < seen.top() || stored.identity.epoch < seen.identity.epoch;
-    (is_meant && is_lower).then_some((stored, start))
+    Some(after)
 }
 
 fn unconfirmed(error: Error) -> Error {
@@ -162,6 +196,7 @@ impl Announced {
                 "a reset was announced, not confirmed; if ids from ID on are unused, repeat `idmill set NAME --next \
                  ID --backwards --yes`"
             }
+            Self::Raising => "a raise was announced, not confirmed; repeat `idmill set NAME --next ID`",
             _ => "a removal was announced but not confirmed; repeat `idmill remove NAME --yes`",
         }
     }

@@ -10,8 +10,45 @@ impl Ledger {
     pub fn opened(stored: &SequenceInfo) -> Self {
         let is_unused = stored.next == Some(stored.bounds.start());
         let floor = if is_unused { 0 } else { stored.reached() };
-        let identity = stored.identity;
-        Self { identity, floor, solid: floor, claims: Vec::new(), announced: None, version: 0, stamp: 0 }
+        Self::at(stored.identity, floor)
+    }
+
+    fn at(identity: Identity, floor: u128) -> Self {
+        let (claims, announced) = (Vec::new(), None);
+        Self { identity, floor, solid: floor, claims, announced, version: 0, stamp: 0, store: None }
+    }
+
+    /// Adds a pending raise to `to`: from now on, no id of the stored sequence below `to` can be claimed.
+    /// Returns `None` if an announcement already has this effect, if the sequence was reset since it was read,
+    /// or if the claims belong to another sequence that was not removed.
+    pub fn raising(seen: Option<&Self>, stored: Identity, to: u128) -> Option<Self> {
+        let mut raised = Self::of(seen, stored)?;
+        // Announce the raise even if all ids below `to` are claimed: some of them may be about to be released.
+        if to <= raised.floor && raised.announced.is_some_and(Announced::is_pending) {
+            return None;
+        }
+        raised.raise_floor(to);
+        let announced = raised.announced.filter(|announced| *announced != Announced::Forgotten);
+        raised.announced = announced.or(Some(Announced::Raising));
+        Some(raised.touched())
+    }
+
+    /// Ends a pending raise that the store has confirmed.
+    pub fn raised(&self) -> Option<Self> {
+        (self.announced == Some(Announced::Raising)).then(|| self.announce(None))
+    }
+
+    /// Returns the ledger in which the claims of this sequence belong.
+    fn of(seen: Option<&Self>, stored: Identity) -> Option<Self> {
+        let Some(seen) = seen else { return Some(Self::at(stored, 0)) };
+        if seen.identity.incarnation == stored.incarnation {
+            return (seen.identity.epoch <= stored.epoch).then(|| Self { identity: stored, ..seen.clone() });
+        }
+        match seen.announced? {
+            Announced::Removed => Some(Self { version: seen.version, ..seen.followed_by(stored) }),
+            Announced::Forgotten => Some(Self { version: seen.version, ..Self::at(stored, 0) }),
+            _ => None,
+        }
     }
 
     /// Returns the same ledger with a new version, to check that the witness is writable.
@@ -43,10 +80,15 @@ impl Ledger {
         })
     }
 
-    /// Adds a pending removal. Returns `None` if a removal is already pending or done.
-    pub fn removing(&self) -> Option<Self> {
-        let is_new = matches!(self.announced, None | Some(Announced::Resetting { .. }));
-        is_new.then(|| self.announce(Some(Announced::Removing)))
+    /// Adds a pending removal of the sequence that the store has, if any. All its ids up to the last that was
+    /// reserved may be in use. Returns `None` if nothing changes, since a removal is already pending or done.
+    pub fn removing(&self, stored: Option<(Identity, u128)>) -> Option<Self> {
+        let (identity, reached) = stored.unwrap_or((self.identity, 0));
+        let mut raised = Self::of(Some(self), identity).unwrap_or_else(|| self.clone());
+        raised.raise_floor(reached);
+        let is_new = matches!(self.announced, None | Some(Announced::Resetting { .. } | Announced::Raising))
+            || (raised.identity, raised.top()) != (self.identity, self.top());
+        is_new.then(|| raised.announce(Some(Announced::Removing)))
     }
 
     /// Returns the ledger after the store confirmed the removal. Returns `None` if the ledger has another
@@ -98,12 +140,12 @@ mod tests {
 
     #[test]
     fn pending_announcement_permits_nothing() {
-        let removing = ledger().removing().unwrap();
+        let removing = ledger().removing(None).unwrap();
         assert_eq!(claim(&removing, OTHER, 6), Err(Refusal::Replaced { known: ORDERS }));
         let resetting = ledger().resetting(ORDERS, 1).unwrap();
         for pending in [&removing, &resetting] {
-            assert_eq!(claim(pending, ORDERS, 1), Err(Refusal::Claimed { top: 6, twice: true }));
-            assert_eq!(claim(pending, RESET, 1), Err(Refusal::Claimed { top: 6, twice: true }));
+            assert_eq!(claim(pending, ORDERS, 1), Err(Refusal::Claimed { top: 6, went_back: true }));
+            assert_eq!(claim(pending, RESET, 1), Err(Refusal::Claimed { top: 6, went_back: true }));
             assert_eq!(pending.taken_back().unwrap().announced, None);
             assert_eq!(claim(pending, ORDERS, 6).unwrap().announced, pending.announced);
         }
@@ -116,7 +158,7 @@ mod tests {
         let resetting = claim(&ledger(), ORDERS, 11).unwrap().resetting(ORDERS, 3).unwrap();
         let reset = resetting.reset(ORDERS, RESET, 3).unwrap();
         assert_eq!((reset.identity, reset.floor, reset.claims.len(), reset.announced), (RESET, 3, 0, None));
-        assert_eq!(claim(&reset, RESET, 1), Err(Refusal::Claimed { top: 3, twice: false }));
+        assert_eq!(claim(&reset, RESET, 1), Err(Refusal::Claimed { top: 3, went_back: false }));
         assert_eq!(claim(&reset, RESET, 3).unwrap().floor, 8);
         assert_eq!(claim(&reset, ORDERS, 16), Err(Refusal::BehindReset { known: RESET }));
         let overtaken = claim(&resetting, RESET, 21).unwrap();
@@ -129,14 +171,14 @@ mod tests {
 
     #[test]
     fn removed_name_remembers_its_top() {
-        let removed = ledger().removing().unwrap().removed(7).unwrap();
-        assert!(removed.is_removed() && removed.removing().is_none() && removed.removed(7).is_none());
+        let removed = ledger().removing(None).unwrap().removed(7).unwrap();
+        assert!(removed.is_removed() && removed.removing(None).is_none() && removed.removed(7).is_none());
         assert_eq!(removed.taken_back(), None, "it is done");
         assert_eq!(claim(&removed, OTHER, 1), Err(Refusal::Recreated { top: 6 }));
         let next = claim(&removed, OTHER, 6).unwrap();
         assert_eq!((next.identity, next.floor, next.announced), (OTHER, 11, None));
         assert_eq!(claim(&next, ORDERS, 11), Err(Refusal::Replaced { known: OTHER }));
-        let late = Err(Refusal::Claimed { top: 11, twice: false });
+        let late = Err(Refusal::Claimed { top: 11, went_back: false });
         assert_eq!(claim(&next, OTHER, 1), late, "granted before the store was raised, not twice");
         let late = claim(&removed, ORDERS, 6).unwrap();
         assert!(late.is_removed(), "a claim of the removed sequence that is late");
@@ -148,7 +190,7 @@ mod tests {
         assert_eq!(ledger().forgotten(), None);
         let forgotten = ledger().removed(7).unwrap().forgotten().unwrap();
         assert_eq!(claim(&forgotten, OTHER, 1).unwrap().floor, 6);
-        assert_eq!(claim(&forgotten, ORDERS, 1), Err(Refusal::Claimed { top: 6, twice: true }));
+        assert_eq!(claim(&forgotten, ORDERS, 1), Err(Refusal::Claimed { top: 6, went_back: true }));
         let used = claim(&forgotten, ORDERS, 6).unwrap();
         assert_eq!(claim(&used, OTHER, 1), Err(Refusal::Recreated { top: 11 }));
     }
@@ -160,7 +202,7 @@ mod tests {
         assert_eq!(Ledger::opened(&stored).top(), 0);
         stored.next = Some(20);
         let opened = Ledger::opened(&stored).touched();
-        assert_eq!(claim(&opened, ORDERS, 16), Err(Refusal::Claimed { top: 20, twice: false }));
+        assert_eq!(claim(&opened, ORDERS, 16), Err(Refusal::Claimed { top: 20, went_back: false }));
         assert_eq!(claim(&opened, ORDERS, 20).unwrap().floor, 25);
     }
 }

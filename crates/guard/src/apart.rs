@@ -27,23 +27,6 @@ fn fresh() -> String {
     format!("witness {:016x}{:016x}", Identity::fresh().incarnation, Identity::fresh().incarnation)
 }
 
-/// Returns whether the witness existed before: it has a mark, or records written before marks were
-/// introduced.
-///
-/// # Errors
-/// [`InvalidInput`](ErrorKind::InvalidInput) if store and witness are the same place; those of reading and
-/// writing records.
-pub async fn was_there(store: &dyn Store, witness: &dyn Store) -> Result<bool> {
-    if probe(store, witness).await? {
-        return Ok(true);
-    }
-    let records = witness.list_records(&Page::default()).await?;
-    if records.records.is_empty() && records.unreadable.is_empty() {
-        return Ok(false);
-    }
-    marked(store, witness).await.map(|()| true)
-}
-
 /// Marks a witness that has no mark yet, and probes it.
 ///
 /// # Errors
@@ -59,12 +42,12 @@ async fn mark(witness: &dyn Store) -> Result<()> {
     witness.swap_record(&name(), None, &fresh()).await.map(drop)
 }
 
-/// Returns whether the witness is marked.
+/// Returns whether the witness existed before: it is marked.
 ///
 /// # Errors
 /// [`InvalidInput`](ErrorKind::InvalidInput) if it is the guarded store itself; those of reading and writing
 /// records.
-async fn probe(store: &dyn Store, witness: &dyn Store) -> Result<bool> {
+pub async fn probe(store: &dyn Store, witness: &dyn Store) -> Result<bool> {
     let (name, mut written) = (name(), None);
     for _ in 0..TRIES {
         let Some(mark) = witness.record(&name).await? else { return Ok(false) };
@@ -110,19 +93,20 @@ pub async fn not_the_server_of(store: &dyn Store, witness: &dyn Store) -> Result
     Err(Error::invalid(message))
 }
 
-/// Returns a sequence with reserved ids, or one that cannot be read; `None` if there is none.
+/// Returns what shows that the store was used before: a sequence with reserved ids, or one that cannot be
+/// read. `None` if there is none.
 ///
 /// # Errors
 /// Those of [`Store::list`].
-pub async fn drawn_from(store: &dyn Store) -> Result<Option<String>> {
+pub async fn used_before(store: &dyn Store) -> Result<Option<String>> {
     let mut pages = Pages::new(store, Page::default());
     while let Some(page) = pages.next().await? {
         if let Some(unreadable) = page.unreadable.into_iter().next() {
-            return Ok(Some(unreadable.name));
+            return Ok(Some(format!("{:?} cannot be read", unreadable.name)));
         }
         let mut sequences = page.sequences.into_iter();
         if let Some(drawn) = sequences.find(|info| info.reached() > u128::from(info.bounds.start())) {
-            return Ok(Some(drawn.name.to_string()));
+            return Ok(Some(format!("ids of {:?} were reserved", drawn.name.as_str())));
         }
     }
     Ok(None)
@@ -189,14 +173,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn drawn_from_finds_the_sequence_that_was_used() {
+    async fn used_before_finds_the_sequence_that_was_used() {
         let store = MemoryStore::new();
         let [new, used] = ["new", "used"].map(|name| SequenceName::new(name).unwrap());
         for name in [&new, &used] {
             store.create(name, Bounds::new(5, 100).unwrap()).await.unwrap();
         }
-        assert_eq!(drawn_from(&store).await.unwrap(), None);
+        assert_eq!(used_before(&store).await.unwrap(), None);
         store.reserve(&Reserve::new(used, 1)).await.unwrap();
-        assert_eq!(drawn_from(&store).await.unwrap().as_deref(), Some("used"));
+        let used = used_before(&store).await.unwrap().unwrap();
+        assert!(used.contains("\"used\" were reserved"), "{used}");
     }
 }

@@ -2,6 +2,7 @@
 
 use idmill::IdRange;
 use idmill::store::{Identity, SequenceInfo};
+use std::sync::Arc;
 
 /// The claimed ranges of one sequence.
 ///
@@ -27,6 +28,8 @@ pub struct Ledger {
     /// that were granted the same range would write equal ledgers. A process that got no reply would then
     /// mistake the other's ledger for its own.
     pub stamp: u64,
+    /// The place of the store that the sequence is in, as given to [`Guarded::at`](super::Guarded::at).
+    pub store: Option<Arc<str>>,
 }
 
 /// An administrative change of a sequence through the guard.
@@ -42,6 +45,8 @@ pub enum Announced {
         /// The next id after the reset. A `u128`, because it can be 2^64.
         start: u128,
     },
+    /// Pending: the sequence is being raised to the floor. The ids below are in use.
+    Raising,
     /// Pending: the sequence is being removed.
     Removing,
     /// Done: the sequence was removed. A new incarnation must start above all claims.
@@ -53,7 +58,7 @@ pub enum Announced {
 impl Announced {
     /// Returns whether the store has not yet confirmed the change.
     pub const fn is_pending(self) -> bool {
-        matches!(self, Self::Resetting { .. } | Self::Removing)
+        matches!(self, Self::Resetting { .. } | Self::Raising | Self::Removing)
     }
 
     /// Returns the announcement that applies after a claim under `now`; `None` if the announcement has become
@@ -62,6 +67,8 @@ impl Announced {
         match self {
             // A reset is void under a new identity, because it was announced for the old one.
             Self::Resetting { .. } => (now == known).then_some(self),
+            // The range is above the floor, so the store was raised.
+            Self::Raising => None,
             // The sequence is in use: it was restored, or this claim is late. The sequence's claims count
             // again.
             Self::Forgotten => Some(Self::Removed),
@@ -95,10 +102,13 @@ pub enum Refusal {
     Claimed {
         /// The first id above all claims.
         top: u128,
-        /// Whether an id was definitely claimed, so that the store granted it twice. If not, the claim may
-        /// have arrived too late, after many others.
-        twice: bool,
+        /// Whether the store definitely went back in time: it had granted higher ids before, or an id of the
+        /// range was definitely claimed. If not, the claim may have arrived too late, after many others.
+        went_back: bool,
     },
+    /// The range is below ids that were claimed before the reserve, and the ledger has changed since. The
+    /// store went back, or another process gave ids back. A new reserve shows which.
+    Outdated,
 }
 
 /// The repair of a store that granted claimed ids.
@@ -131,7 +141,52 @@ impl Ledger {
     /// lowest range. A process that is slow to claim ids below the floor must then reserve other ids.
     pub const MOST_CLAIMS: usize = 8;
 
-    /// Returns the ledger after a claim of `range`.
+    /// Returns the ledger after a claim of `range`, which was reserved after `before` was read from the
+    /// witness. `now` is the current ledger.
+    ///
+    /// A store grants ids in ascending order, except ids that were given back, and these are taken out of the
+    /// ledger first. So if `range` is below the top of `before`, and the ledger is unchanged, the store went
+    /// back in time. This also protects ids that were never claimed, for example those that an unguarded
+    /// process drew.
+    ///
+    /// # Errors
+    /// The reason why `range` must not be used.
+    pub fn judge(
+        before: Option<&Self>,
+        now: Option<&Self>,
+        identity: Identity,
+        range: IdRange,
+    ) -> Result<Self, Refusal> {
+        Self::judge_within(Self::MOST_CLAIMS, before, now, identity, range)
+    }
+
+    /// Like [`judge`](Self::judge), with at most `most` ranges above the floor: for small models.
+    ///
+    /// # Errors
+    /// As [`judge`](Self::judge).
+    pub fn judge_within(
+        most: usize,
+        before: Option<&Self>,
+        now: Option<&Self>,
+        identity: Identity,
+        range: IdRange,
+    ) -> Result<Self, Refusal> {
+        let claimed = Self::claim_within(most, now, identity, range);
+        let is_below = |before: &&Self| {
+            before.identity.incarnation == identity.incarnation
+                && before.has_claims()
+                && u128::from(range.start()) < before.top()
+        };
+        match (before.filter(is_below), &claimed) {
+            (Some(before), Ok(_) | Err(Refusal::Claimed { .. })) if now == Some(before) => {
+                Err(Refusal::Claimed { top: before.top(), went_back: true })
+            }
+            (Some(_), Ok(_) | Err(Refusal::Claimed { .. })) => Err(Refusal::Outdated),
+            _ => claimed,
+        }
+    }
+
+    /// Returns the ledger after a claim of `range`, without a look at the order of grants.
     ///
     /// # Errors
     /// The reason why `range` must not be used.
@@ -139,11 +194,7 @@ impl Ledger {
         Self::claim_within(Self::MOST_CLAIMS, seen, identity, range)
     }
 
-    /// Like [`claim`](Self::claim), with at most `most` ranges above the floor: for small models.
-    ///
-    /// # Errors
-    /// As [`claim`](Self::claim).
-    pub fn claim_within(
+    fn claim_within(
         most: usize,
         seen: Option<&Self>,
         identity: Identity,
@@ -169,7 +220,7 @@ impl Ledger {
             return Err(Refusal::BehindReset { known });
         }
         if seen.has_any_of(range) {
-            return Err(Refusal::Claimed { top: seen.top(), twice: seen.certainly_has_any_of(range) });
+            return Err(Refusal::Claimed { top: seen.top(), went_back: seen.certainly_has_any_of(range) });
         }
         let announced = seen.announced.and_then(|announced| announced.once_claimed(known, identity));
         let mut ledger = Self { identity, announced, version, ..seen.clone() };
@@ -178,9 +229,10 @@ impl Ledger {
     }
 
     /// Returns the ledger after `rest`, the end of a claimed range, is released. Returns `None` if `rest` is
-    /// not the end of all claims.
+    /// not the end of all claims, or while an announcement is pending: a raise may be about to skip these ids.
     pub fn release(&self, identity: Identity, rest: IdRange) -> Option<Self> {
-        if identity != self.identity || rest.is_empty() || rest.end() != self.top() {
+        let is_pending = self.announced.is_some_and(Announced::is_pending);
+        if is_pending || identity != self.identity || rest.is_empty() || rest.end() != self.top() {
             return None;
         }
         let mut ledger = Self { version: self.version + 1, ..self.clone() };
@@ -206,19 +258,48 @@ impl Ledger {
     /// before there was a witness.
     fn begun(identity: Identity, range: IdRange, version: u64) -> Self {
         let (floor, solid) = (range.end(), range.start().into());
-        Self { identity, floor, solid, claims: Vec::new(), announced: None, version, stamp: 0 }
+        Self { identity, floor, solid, claims: Vec::new(), announced: None, version, stamp: 0, store: None }
     }
 
     /// Returns the ledger of a new incarnation that starts above all claims. No id counts as definitely
     /// claimed, because none was claimed from the new incarnation.
-    fn followed_by(&self, identity: Identity) -> Self {
+    pub(super) fn followed_by(&self, identity: Identity) -> Self {
         let (floor, version) = (self.top(), self.version + 1);
-        let claims = Vec::new();
-        Self { identity, floor, solid: floor, claims, announced: None, version, stamp: self.stamp }
+        let (claims, announced) = (Vec::new(), None);
+        Self {
+            identity,
+            floor,
+            solid: floor,
+            claims,
+            announced,
+            version,
+            stamp: self.stamp,
+            store: self.store.clone(),
+        }
+    }
+
+    /// Raises the floor to at least `to`. That ids below were claimed is then no longer certain.
+    pub(super) fn raise_floor(&mut self, to: u128) {
+        if to <= self.floor {
+            return;
+        }
+        self.claims.retain(|claim| claim.end() > to);
+        let first = self.claims.first().filter(|first| u128::from(first.start()) <= to).map(IdRange::end);
+        if let Some(end) = first {
+            self.claims.remove(0);
+            (self.floor, self.solid) = (end, end);
+        } else {
+            (self.floor, self.solid) = (to, to);
+        }
     }
 
     fn has_any_of(&self, range: IdRange) -> bool {
         u128::from(range.start()) < self.floor || self.claims.iter().any(|claim| claim.overlaps(&range))
+    }
+
+    /// Whether the last id below the top was certainly claimed.
+    fn has_claims(&self) -> bool {
+        !self.claims.is_empty() || self.solid < self.floor
     }
 
     fn certainly_has_any_of(&self, range: IdRange) -> bool {
@@ -287,7 +368,7 @@ mod tests {
         assert_eq!((ledger.floor, &ledger.claims[..], ledger.top()), (6, &[range(11, 10)][..], 21));
         for again in [(1, 5), (5, 2), (11, 1), (20, 3), (8, 4)] {
             let refused = Ledger::claim(Some(&ledger), ORDERS, range(again.0, again.1));
-            assert_eq!(refused, Err(Refusal::Claimed { top: 21, twice: true }), "{again:?}");
+            assert_eq!(refused, Err(Refusal::Claimed { top: 21, went_back: true }), "{again:?}");
         }
         let whole = Ledger::claim(Some(&ledger), ORDERS, range(6, 5)).unwrap();
         assert_eq!((whole.floor, whole.claims.len()), (21, 0));
@@ -300,13 +381,13 @@ mod tests {
         assert_eq!((ledger.floor, ledger.claims.len()), (23, Ledger::MOST_CLAIMS));
         assert_eq!(
             Ledger::claim(Some(&ledger), ORDERS, range(15, 2)),
-            Err(Refusal::Claimed { top: 103, twice: false }),
+            Err(Refusal::Claimed { top: 103, went_back: false }),
             "below the floor, whether it was claimed or not"
         );
         assert_eq!(ledger.solid, 21);
         let twice = |start| {
             Ledger::claim(Some(&ledger), ORDERS, range(start, 2))
-                == Err(Refusal::Claimed { top: 103, twice: true })
+                == Err(Refusal::Claimed { top: 103, went_back: true })
         };
         assert!(twice(21) && twice(20) && !twice(19) && twice(31));
     }
@@ -317,7 +398,7 @@ mod tests {
         let revoked = Identity { epoch: 2, ..ORDERS };
         assert_eq!(
             Ledger::claim(Some(&ledger), revoked, range(1, 5)),
-            Err(Refusal::Claimed { top: 16, twice: true })
+            Err(Refusal::Claimed { top: 16, went_back: true })
         );
         let after = Ledger::claim(Some(&ledger), revoked, range(16, 5)).unwrap();
         assert_eq!((after.identity, after.floor, after.top()), (revoked, 6, 21));
@@ -340,11 +421,33 @@ mod tests {
     }
 
     #[test]
+    fn grant_below_earlier_claims_shows_a_store_that_went_back() {
+        let before = claimed(&[(1, 5), (1001, 5)]);
+        let judge = |now: &Ledger, start| Ledger::judge(Some(&before), Some(now), ORDERS, range(start, 5));
+        let went_back = Err(Refusal::Claimed { top: 1006, went_back: true });
+        assert_eq!(judge(&before, 6), went_back, "although nobody claimed these ids");
+        assert_eq!(judge(&before, 1006).unwrap().top(), 1011);
+        let released = before.release(ORDERS, range(1001, 5)).unwrap();
+        assert_eq!(judge(&released, 1001), Err(Refusal::Outdated));
+        let late = claimed(&[(1, 5)]);
+        let now = Ledger::claim(Some(&late), ORDERS, range(11, 5)).unwrap();
+        assert!(
+            Ledger::judge(Some(&late), Some(&now), ORDERS, range(6, 5)).is_ok(),
+            "claimed in reverse order"
+        );
+        let reset = Identity { epoch: 2, ..ORDERS };
+        assert_eq!(Ledger::judge(Some(&before), Some(&before), reset, range(6, 5)), went_back);
+        let replaced = Identity { incarnation: 8, epoch: 0 };
+        let other = Ledger::judge(Some(&before), Some(&before), replaced, range(6, 5));
+        assert_eq!(other, Err(Refusal::Replaced { known: ORDERS }));
+    }
+
+    #[test]
     fn released_ids_are_not_reported_as_duplicates() {
         let nothing = claimed(&[(55, 9)]).release(ORDERS, range(55, 9)).unwrap();
         assert_eq!(
             Ledger::claim(Some(&nothing), ORDERS, range(47, 9)),
-            Err(Refusal::Claimed { top: 55, twice: false }),
+            Err(Refusal::Claimed { top: 55, went_back: false }),
             "below the floor, and perhaps used before there was a ledger"
         );
     }
@@ -378,7 +481,7 @@ mod tests {
                             }
                             ledger = Some(claimed);
                         }
-                        Err(Refusal::Claimed { twice: true, .. }) => {
+                        Err(Refusal::Claimed { went_back: true, .. }) => {
                             prop_assert!(range.ids().any(|id| used.contains(&id)), "{:?} is said to be granted twice", range);
                         }
                         Err(_) => {}

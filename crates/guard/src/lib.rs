@@ -23,6 +23,7 @@
 mod administration;
 mod announced;
 mod apart;
+mod claim;
 mod file;
 mod guarded;
 mod ledger;
@@ -31,7 +32,7 @@ mod text;
 mod witness;
 
 pub use administration::forget;
-pub use apart::{drawn_from, is_itself, is_same_file, marked, not_the_server_of, was_there};
+pub use apart::{is_itself, is_same_file, marked, not_the_server_of, probe, used_before};
 pub use file::FileWitness;
 pub use guarded::Guarded;
 pub use ledger::{Announced, Heal, Ledger, Refusal};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::claim::Attempt;
 use super::{Announced, Guarded, Ledger, Ledgers, MemoryWitness, Witness, forget};
 use idmill::SequenceName;
 use idmill::store::{
@@ -198,7 +199,7 @@ impl Store for Stubborn {
 
 #[tokio::test]
 async fn rejected_change_is_withdrawn_and_unknown_stays_pending() {
-    for (kind, is_pending) in [(ErrorKind::Denied, false), (ErrorKind::UnknownOutcome, true)] {
+    for (kind, is_pending) in [(ErrorKind::Witness, false), (ErrorKind::UnknownOutcome, true)] {
         let (store, witness, guarded) = guarded();
         assert_eq!(starts(&guarded, 5).await.unwrap(), 1);
         let stubborn = Stubborn { store: store.clone(), kind };
@@ -227,7 +228,7 @@ async fn rejected_change_is_withdrawn_and_unknown_stays_pending() {
 async fn change_supersedes_what_is_pending() {
     let (_, witness, guarded) = guarded();
     assert_eq!(starts(&guarded, 5).await.unwrap(), 1);
-    witness.set_ledger(&name(), witness.ledger("orders").unwrap().removing());
+    witness.set_ledger(&name(), witness.ledger("orders").unwrap().removing(None));
     guarded.set(&name(), Change::new().revoke(true)).await.unwrap();
     assert_eq!(witness.ledger("orders").unwrap().announced, None);
 }
@@ -277,12 +278,12 @@ async fn failed_claim_gives_the_range_back() {
     witness.set_read_only(true);
     for reserves in [2, 2, 2] {
         let error = starts(&guarded, 100_000).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Witness, "{error}");
         assert_eq!(store.inspect(&name()).await.unwrap().unwrap().next, Some(11));
         assert_eq!(store.reserves(), reserves, "only the first request reserves before its claim fails");
     }
     for error in guarded.reserve_many(&[orders(5), orders(5)]).await {
-        assert_eq!(error.unwrap_err().kind(), ErrorKind::Denied);
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::Witness);
     }
     assert_eq!(store.reserves(), 2);
     witness.set_read_only(false);
@@ -296,7 +297,7 @@ async fn failed_claims_of_a_batch_give_their_ranges_back() {
     witness.set_read_only(true);
     let users = Reserve::new(SequenceName::new("users").unwrap(), 5).create(Bounds::of::<u64>());
     for error in guarded.reserve_many(&[orders(5), users]).await {
-        assert_eq!(error.unwrap_err().kind(), ErrorKind::Denied);
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::Witness);
     }
     for stored in store.list_all().await.unwrap() {
         assert_eq!(stored.next, Some(1));
@@ -321,7 +322,7 @@ async fn witness_is_tested_before_a_store_without_give_back() {
     let guarded = || Guarded::new(Arc::new(Keeping(store.clone())), witness.clone());
     assert_eq!(starts(&guarded(), 10).await.unwrap(), 1);
     witness.set_read_only(true);
-    assert_eq!(starts(&guarded(), 100_000).await.unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(starts(&guarded(), 100_000).await.unwrap_err().kind(), ErrorKind::Witness);
     assert_eq!(store.reserves(), 1);
     witness.set_read_only(false);
     assert_eq!(starts(&guarded(), 10).await.unwrap(), 11);
@@ -470,4 +471,176 @@ async fn give_back_during_a_check_is_not_a_restore() {
     let guarded = Guarded::new(store, witness);
     assert_eq!(starts(&guarded, 10).await.unwrap(), 15);
     assert_eq!(guarded.healed(), 0);
+}
+
+/// The ids below a raised `next` are in use: neither a removal nor a restore may let them be handed out.
+#[tokio::test]
+async fn raised_ids_stay_used() {
+    let raises = [Some(501), None];
+    for (raise, restored) in raises.into_iter().flat_map(|raise| [(raise, true), (raise, false)]) {
+        let (store, _, guarded) = guarded();
+        let backup = if raise.is_some() {
+            assert_eq!(starts(&guarded, 5).await.unwrap(), 1);
+            store.snapshot()
+        } else {
+            let created = guarded.create(&name(), Bounds::of::<u64>()).await.unwrap();
+            let backup = store.snapshot();
+            idmill_kit::raise(&guarded, &created, 501).await.unwrap();
+            backup
+        };
+        if let Some(next) = raise {
+            guarded.set(&name(), Change::new().next(next)).await.unwrap();
+        }
+        if restored {
+            store.restore(&backup)
+        } else {
+            assert!(guarded.remove(&name()).await.unwrap())
+        }
+        assert_eq!(starts(&guarded, 5).await.unwrap(), 501, "{raise:?} {restored}");
+    }
+}
+
+#[tokio::test]
+async fn raise_without_the_witness_is_rejected() {
+    let (store, witness, guarded) = guarded();
+    assert_eq!(starts(&guarded, 5).await.unwrap(), 1);
+    witness.set_away(true);
+    let error = guarded.set(&name(), Change::new().next(501)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(store.inspect(&name()).await.unwrap().unwrap().next, Some(6));
+    guarded.set(&name(), Change::new().revoke(true)).await.unwrap();
+    witness.set_away(false);
+    witness.set_read_only(true);
+    let error = guarded.set(&name(), Change::new().next(501)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Witness, "{error}");
+    assert_eq!(store.inspect(&name()).await.unwrap().unwrap().next, Some(6));
+    witness.set_read_only(false);
+    guarded.set(&name(), Change::new().next(501)).await.unwrap();
+    assert_eq!(witness.ledger("orders").unwrap().top(), 501);
+}
+
+/// The administrator was killed between the two halves of a raise: nothing went back.
+#[tokio::test]
+async fn announced_raise_is_completed_without_an_alarm() {
+    let (store, witness, guarded) = guarded();
+    assert_eq!(starts(&guarded, 5).await.unwrap(), 1);
+    let identity = store.inspect(&name()).await.unwrap().unwrap().identity;
+    let raising = Ledger::raising(witness.ledger("orders").as_ref(), identity, 501);
+    witness.set_ledger(&name(), raising);
+    assert_eq!(starts(&guarded, 5).await.unwrap(), 501);
+    assert_eq!((guarded.healed(), witness.ledger("orders").unwrap().announced), (0, None));
+}
+
+#[tokio::test]
+async fn unclaimed_ids_below_the_claims_are_not_handed_out() {
+    let (store, witness, guarded) = guarded();
+    assert_eq!(starts(&guarded, 5).await.unwrap(), 1);
+    let backup = store.snapshot();
+    // An unguarded process draws 6 to 1000.
+    store.reserve(&orders(995)).await.unwrap();
+    assert_eq!(starts(&guarded, 5).await.unwrap(), 1001);
+    store.restore(&backup);
+    let another = Guarded::new(store.clone(), witness.clone());
+    assert_eq!(starts(&another, 5).await.unwrap(), 1006);
+    assert_eq!((another.healed(), guarded.healed()), (1, 0));
+    store.restore(&backup);
+    let many = another.reserve_many(&[orders(1), orders(1)]).await;
+    assert!(many.into_iter().all(|grant| grant.unwrap().range.start() > 1010));
+}
+
+#[tokio::test]
+async fn removal_covers_the_ids_that_the_store_granted_without_the_guard() {
+    let (store, _, guarded) = guarded();
+    assert_eq!(starts(&guarded, 5).await.unwrap(), 1);
+    store.reserve(&orders(100)).await.unwrap();
+    assert!(guarded.remove(&name()).await.unwrap());
+    store.reserve(&orders(200)).await.unwrap();
+    assert!(guarded.remove(&name()).await.unwrap());
+    assert_eq!(starts(&guarded, 5).await.unwrap(), 201);
+}
+
+#[tokio::test]
+async fn refused_ranges_go_back_and_no_more_are_reserved() {
+    for gives_back in [true, false] {
+        let (store, witness) = (MemoryStore::new(), MemoryWitness::new());
+        let nothing = store.snapshot();
+        let first = Guarded::new(store.clone(), witness.clone());
+        assert_eq!(starts(&first, 10).await.unwrap(), 1);
+        store.restore(&nothing);
+        let guarded = if gives_back {
+            Guarded::new(store.clone(), witness.clone())
+        } else {
+            Guarded::new(Keeping(store.clone()), witness.clone())
+        };
+        let before = store.reserves();
+        let gaps: Vec<_> = [starts(&guarded, 100).await, starts(&guarded, 100).await]
+            .map(|refused| refused.unwrap_err())
+            .iter()
+            .map(|refused| (refused.kind(), refused.gap()))
+            .collect();
+        let gap = if gives_back { 0 } else { 100 };
+        assert_eq!(gaps, [(ErrorKind::StoreViolation, gap), (ErrorKind::StoreViolation, 0)]);
+        assert_eq!(store.reserves(), before + 1, "the refusal is remembered");
+        let many = guarded.reserve_many(&[orders(100)]).await;
+        assert_eq!(many[0].as_ref().unwrap_err().kind(), ErrorKind::StoreViolation);
+        assert_eq!(store.reserves(), before + 1);
+        let next = store.inspect(&name()).await.unwrap().unwrap().next;
+        assert_eq!(next, Some(1 + gap));
+        assert!(guarded.remove(&name()).await.unwrap());
+        assert_eq!(starts(&guarded, 1).await.unwrap(), 101.min(11 + gap));
+    }
+}
+
+#[tokio::test]
+async fn late_claim_is_a_counted_gap() {
+    let (store, witness, guarded) = guarded();
+    let held = store.reserve(&orders(7)).await.unwrap();
+    for _ in 0..=Ledger::MOST_CLAIMS {
+        store.reserve(&orders(1)).await.unwrap();
+        guarded.reserve(&orders(1)).await.unwrap();
+    }
+    let seen = witness.ledger("orders");
+    let attempt = Attempt { seen: None, grant: held, place: None };
+    let grant = guarded.use_or_again(&orders(7), attempt).await.unwrap();
+    assert_eq!((grant.gap, guarded.healed()), (7, 0));
+    assert!(u128::from(grant.range.start()) >= seen.unwrap().top());
+}
+
+#[tokio::test]
+async fn failing_witness_says_nothing_about_the_sequence() {
+    let (_, witness, guarded) = guarded();
+    assert_eq!(starts(&guarded, 5).await.unwrap(), 1);
+    for kind in [ErrorKind::NotFound, ErrorKind::Denied, ErrorKind::StoreViolation] {
+        witness.fail_with(Some(kind));
+        let outcomes = [
+            starts(&guarded, 1).await.map(drop),
+            guarded.remove(&name()).await.map(drop),
+            guarded.set(&name(), Change::new().next(1).backwards(true)).await.map(drop),
+        ];
+        for error in outcomes.map(Result::unwrap_err) {
+            assert_eq!(error.kind(), ErrorKind::Witness, "{error}");
+            assert!(error.to_string().contains("the witness that guards this store failed"), "{error}");
+        }
+    }
+    witness.fail_with(Some(ErrorKind::UnknownOutcome));
+    assert_eq!(
+        starts(&guarded, 1).await.unwrap_err().kind(),
+        ErrorKind::Unavailable,
+        "a read changes nothing"
+    );
+    witness.fail_with(None);
+    assert_eq!(starts(&guarded, 1).await.unwrap(), 6);
+}
+
+#[tokio::test]
+async fn ledger_names_its_store() {
+    let (first, second, witness) = (MemoryStore::new(), MemoryStore::new(), MemoryWitness::new());
+    let one = Guarded::new(first, witness.clone()).at("sqlite:/a");
+    assert_eq!(starts(&one, 5).await.unwrap(), 1);
+    assert_eq!(witness.ledger("orders").unwrap().store.as_deref(), Some("sqlite:/a"));
+    let other = Guarded::new(second, witness.clone()).at("sqlite:/b");
+    let error = starts(&other, 5).await.unwrap_err();
+    assert!(error.to_string().contains("the claims of sqlite:/a"), "{error}");
+    let reserved = Reserve::new("idmill:witness".parse().unwrap(), 1).create(Bounds::of::<u64>());
+    assert_eq!(one.reserve(&reserved).await.unwrap_err().kind(), ErrorKind::InvalidInput);
 }

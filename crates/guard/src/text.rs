@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! idmill-witness 1
-//! orders 16a8c0ffee 0 3 0 1 21 - 30+10,50+5
+//! orders 16a8c0ffee 0 3 0 1 21 - 30+10,50+5 sqlite:/srv/ids.db
 //! crc32 8c736521
 //! ```
 
@@ -35,22 +35,22 @@ fn line(name: &SequenceName, ledger: &Ledger) -> String {
 
 /// Formats the ledger of one sequence. Equal ledgers have equal text.
 pub(super) fn record(ledger: &Ledger) -> String {
-    let Ledger { identity: Identity { incarnation, epoch }, floor, solid, claims, announced, version, stamp } =
-        ledger;
+    let Ledger { identity, floor, solid, claims, announced, version, stamp, store } = ledger;
+    let Identity { incarnation, epoch } = identity;
     let announced = announcement(*announced);
     let claims: Vec<_> = claims.iter().map(|claim| format!("{}+{}", claim.start(), claim.len())).collect();
     let claims = if claims.is_empty() { "-".to_owned() } else { claims.join(",") };
-    format!("{incarnation:x} {epoch} {version} {stamp:x} {solid} {floor} {announced} {claims}")
+    let store = store.as_ref().map_or("-".into(), |store| utf8_percent_encode(store, ESCAPED).to_string());
+    format!("{incarnation:x} {epoch} {version} {stamp:x} {solid} {floor} {announced} {claims} {store}")
 }
 
-/// Does not write `removed`: earlier versions take it as permission to start at 1. Earlier versions reject
-/// the other words.
 fn announcement(announced: Option<Announced>) -> String {
     match announced {
         None => "-".to_owned(),
         Some(Announced::Resetting { start }) => format!("resetting:{start}"),
+        Some(Announced::Raising) => "raising".to_owned(),
         Some(Announced::Removing) => "removing".to_owned(),
-        Some(Announced::Removed) => "gone".to_owned(),
+        Some(Announced::Removed) => "removed".to_owned(),
         Some(Announced::Forgotten) => "forgotten".to_owned(),
     }
 }
@@ -58,9 +58,9 @@ fn announcement(announced: Option<Announced>) -> String {
 /// Parses the text of [`announcement`]; `None` for any other text.
 fn announced_of(text: &str) -> Option<Announced> {
     Some(match text {
+        "raising" => Announced::Raising,
         "removing" => Announced::Removing,
-        // Earlier versions wrote `removed`.
-        "gone" | "removed" => Announced::Removed,
+        "removed" => Announced::Removed,
         "forgotten" => Announced::Forgotten,
         _ => Announced::Resetting { start: text.strip_prefix("resetting:")?.parse().ok()? },
     })
@@ -103,9 +103,13 @@ pub(super) fn ledger_of(record: &str) -> Option<Ledger> {
         "-" => Vec::new(),
         claims => claims.split(',').map(claim).collect::<Option<_>>()?,
     };
+    let store = match words.next()? {
+        "-" => None,
+        store => Some(percent_decode_str(store).decode_utf8().ok()?.into()),
+    };
     words.next().is_none().then_some(())?;
     let identity = Identity { incarnation, epoch };
-    Some(Ledger { identity, floor, solid, claims, announced, version, stamp })
+    Some(Ledger { identity, floor, solid, claims, announced, version, stamp, store })
 }
 
 fn claim(text: &str) -> Option<IdRange> {
@@ -131,24 +135,22 @@ mod tests {
             announced: Some(Announced::Resetting { start: 1 << 64 }),
             version: u64::MAX,
             stamp: u64::MAX,
+            store: Some("%".repeat(200).into()),
         };
         let text = record(&longest);
         assert!(text.len() <= Records::LONGEST, "{}: {text}", text.len());
         assert!(text.bytes().all(|byte| matches!(byte, b' '..=b'~')));
         assert_eq!(ledger_of(&text), Some(longest));
-        for other in ["", "1 0 0 0 1 5 - - -", "1 0 0 0 1 5 lost -", "1 0 0 0 1 5 - 7+", "x 0 0 0 1 5 - -"] {
+        for other in [
+            "",
+            "1 0 0 0 1 5 - -",
+            "1 0 0 0 1 5 - - - -",
+            "1 0 0 0 1 5 lost - -",
+            "1 0 0 0 1 5 - 7+ -",
+            "x 0 0 0 1 5 - - -",
+        ] {
             assert_eq!(ledger_of(other), None, "{other:?}");
         }
-    }
-
-    #[test]
-    fn ledgers_of_earlier_versions_are_read() {
-        for (text, announced) in [("-", None), ("removed", Some(Announced::Removed))] {
-            let ledger = ledger_of(&format!("16a8c0ffee 0 3 0 1 21 {text} 30+10,50+5")).unwrap();
-            assert_eq!((ledger.floor, ledger.claims.len(), ledger.announced), (21, 2, announced));
-        }
-        let removed = ledger_of("1 0 0 0 1 5 removed -").unwrap();
-        assert!(!record(&removed).contains("removed"), "an earlier version would forget the top");
     }
 
     proptest! {
@@ -161,7 +163,8 @@ mod tests {
             let mut ledgers = BTreeMap::new();
             let names = names.iter().filter_map(|name| SequenceName::new(name).ok());
             for (name, (incarnation, epoch, floor, announced)) in names.zip(numbers) {
-                let announced = announced.map(|which| match which % 4 {
+                let announced = announced.map(|which| match which % 5 {
+                    4 => Announced::Raising,
                     0 => Announced::Resetting { start: floor.into() },
                     1 => Announced::Removing,
                     2 => Announced::Removed,
@@ -170,7 +173,7 @@ mod tests {
                 let claims = if announced.is_some() { Vec::new() } else { vec![IdRange::new(floor, 3).unwrap_or_else(|| IdRange::new(1, 3).expect("fits"))] };
                 let identity = Identity { incarnation, epoch: epoch.into() };
                 let (solid, floor, version) = (floor / 2, floor.into(), floor);
-                ledgers.insert(name, Ledger { identity, floor, solid: solid.into(), claims, announced, version, stamp: incarnation });
+                ledgers.insert(name, Ledger { identity, floor, solid: solid.into(), claims, announced, version, stamp: incarnation, store: Some(format!("sqlite:a b-{floor}").into()) });
             }
             for ledger in ledgers.values() {
                 prop_assert_eq!(ledger_of(&record(ledger)), Some(ledger.clone()));

@@ -9,7 +9,8 @@ use futures_util::future::join_all;
 use super::Ledger;
 use idmill::SequenceName;
 use idmill::store::{Cursor, Page, StoreFuture, Unreadable, page_of};
-use idmill::{Error, ErrorKind, Result};
+use idmill::{Error, ErrorKind, Result, Status};
+use idmill_kit::chain;
 use parking_lot::{Mutex, MutexGuard};
 
 /// Stores the ledger of each sequence, durably and separately from the store. It records claims and never
@@ -134,9 +135,9 @@ pub struct MemoryWitness(Arc<Mutex<Memory>>);
 #[derive(Clone, Debug, Default)]
 struct Memory {
     ledgers: BTreeMap<SequenceName, Ledger>,
-    away: bool,
     read_only: bool,
     lose_replies: u32,
+    fails_with: Option<ErrorKind>,
 }
 
 impl MemoryWitness {
@@ -145,9 +146,14 @@ impl MemoryWitness {
         Self::default()
     }
 
-    /// Makes every call fail from now on, or succeed again.
+    /// Makes the witness unreachable from now on, or reachable again.
     pub fn set_away(&self, away: bool) {
-        self.0.lock().away = away;
+        self.fail_with(away.then_some(ErrorKind::Unavailable));
+    }
+
+    /// Makes every call fail with this kind from now on, or succeed again.
+    pub fn fail_with(&self, kind: Option<ErrorKind>) {
+        self.0.lock().fails_with = kind;
     }
 
     /// Makes every write fail from now on, or succeed again.
@@ -176,8 +182,8 @@ impl MemoryWitness {
 
     /// Returns the state, or an error while the witness is unreachable.
     fn there(&self) -> Result<MutexGuard<'_, Memory>> {
-        let away = || Error::new(ErrorKind::Unavailable, "the witness is unreachable");
-        Some(self.0.lock()).filter(|memory| !memory.away).ok_or_else(away)
+        let memory = self.0.lock();
+        memory.fails_with.map_or(Ok(memory), |kind| Err(Error::new(kind, "the witness is unreachable")))
     }
 }
 
@@ -219,6 +225,32 @@ pub(super) fn is_certain(error: &Error) -> bool {
     !matches!(error.kind(), ErrorKind::UnknownOutcome | ErrorKind::Deadline | ErrorKind::StoreViolation)
 }
 
+/// Returns the error of a failed request to the witness. It says nothing about the sequence or the store.
 pub(super) fn of_the_witness(error: Error) -> Error {
-    Error::new(error.kind(), "the request to the witness that guards this store failed").because(error)
+    let kind = match error.kind() {
+        kind if kind.status() == Status::Permanent => ErrorKind::Witness,
+        ErrorKind::Deadline => ErrorKind::UnknownOutcome,
+        kind => kind,
+    };
+    failed(kind, &error)
+}
+
+/// Returns the error of a failed read of the witness, which changed nothing.
+pub(super) fn not_read(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::UnknownOutcome | ErrorKind::Deadline => failed(ErrorKind::Unavailable, &error),
+        _ => of_the_witness(error),
+    }
+}
+
+fn failed(kind: ErrorKind, error: &Error) -> Error {
+    Error::new(kind, format!("the witness that guards this store failed: {}", chain(error)))
+}
+
+/// Returns the error of a write that the witness certainly did not make.
+pub(super) fn not_writable(error: Error) -> Error {
+    match of_the_witness(error) {
+        error if error.kind() == ErrorKind::UnknownOutcome => failed(ErrorKind::Unavailable, &error),
+        error => error,
+    }
 }

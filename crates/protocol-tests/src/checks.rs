@@ -250,6 +250,7 @@ fn guards() -> Vec<Check> {
         unguarded: 0,
         removals: 0,
         announced_resets: 0,
+        raises: 0,
     };
     let two = |budget| Guard { processes: 2, budget, forgets: false, kept: 1, bug: guard::Bug::None };
     let back = Budget { backs: 1, ..nothing };
@@ -300,6 +301,20 @@ fn guards() -> Vec<Check> {
             holds(two(Budget { epochs: 1, announced_resets: 1, unguarded: 1, ..nothing }), 990_000)
         }),
     ];
+    let raised = Budget { raises: 1, ..back };
+    let unguarded = Budget { unguarded: 1, ..back };
+    let removed_unguarded = Budget { removals: 1, unguarded: 1, ..nothing };
+    checks.extend([
+        check(HOLDS, "guard/raised", move || holds(two(Budget { crashes: 1, ..raised }), 1)),
+        check(HOLDS, "guard/raised-with-lost-replies", move || holds(two(Budget { losses: 1, ..raised }), 1)),
+        check(HOLDS, "guard/raised-and-removed", move || {
+            holds(two(Budget { backs: 0, removals: 1, ..raised }), 1)
+        }),
+        check(HOLDS, "guard/raised-and-reset", move || {
+            holds(two(Budget { calls: 2, backs: 0, announced_resets: 1, ..raised }), 1)
+        }),
+        check(HOLDS, "guard/removed-after-unguarded-draws", move || holds(two(removed_unguarded), 1)),
+    ]);
     let quiet = Budget { epochs: 1, removals: 1, ..nothing };
     for (name, budget, bug, promise) in [
         ("mark-alone", faults, guard::Bug::MarkAlone, UNIQUE),
@@ -315,6 +330,10 @@ fn guards() -> Vec<Check> {
         ("heals-to-its-own-end", faults, guard::Bug::HealsToItsOwnEnd, SERVED),
         ("claims-after-use", faults, guard::Bug::ClaimsAfterUse, UNIQUE),
         ("forgets-the-lowest", Budget { calls: 6, ..back }, guard::Bug::ForgetsTheLowest, UNIQUE),
+        ("raises-the-store-only", raised, guard::Bug::RaisesTheStoreOnly, UNIQUE),
+        ("removes-without-a-look", removed_unguarded, guard::Bug::RemovesWithoutALook, UNIQUE),
+        ("holes-are-free", unguarded, guard::Bug::HolesAreFree, UNIQUE),
+        ("nothing-is-given-back", nothing, guard::Bug::NothingIsGivenBack, TRUSTED),
         ("told-last", quiet, guard::Bug::ToldLast, TRUSTED),
         ("alarms-unseen", quiet, guard::Bug::AlarmsUnseen, TRUSTED),
     ] {

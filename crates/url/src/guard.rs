@@ -4,35 +4,44 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use idmill::store::{Page, Store, StoreFuture};
-use idmill::{Result, SequenceName};
+use idmill::{Error, Operation, Result, SequenceName};
 use idmill_guard::{Guarded, Ledger, Ledgers, Witness, Write};
 use idmill_kit::Target;
 use tokio::sync::OnceCell;
 
-use crate::WitnessUrl;
+use crate::{WitnessUrl, witness_url};
 
 /// Opens a store and its witness.
 pub(crate) async fn opened(store: &dyn Target, witness: &WitnessUrl) -> Result<Arc<dyn Store>> {
     // Find the witness before the store is opened, so that an invalid witness leaves no new store behind.
     let found = witness.find().await?;
     let file = store.file();
-    let store = store.connect().await?;
-    let witness = witness.beside(found, &store, file).await?;
-    Ok(Arc::new(Guarded::new(store, witness)))
+    let (store, place) = (store.connect().await?, place(store));
+    let opened = witness.beside(found, &store, file).await?;
+    let witness = ByUrl { opened: OnceCell::new_with(Some(opened)), ..ByUrl::of(witness, &store, file) };
+    Ok(Arc::new(Guarded::new(store, witness).at(&place)))
 }
 
 /// Opens a store, and its witness on first use. The store can then be read while the witness is unreachable,
 /// and reading creates no witness.
 pub(crate) async fn looked_at(store: &dyn Target, witness: &WitnessUrl) -> Result<Arc<dyn Store>> {
-    let file = store.file().map(Path::to_owned);
-    let store = store.connect().await?;
-    let witness = Lazily { url: witness.clone(), store: store.clone(), file, opened: OnceCell::new() };
-    Ok(Arc::new(Guarded::new(store, witness)))
+    let file = store.file();
+    let (store, place) = (store.connect().await?, place(store));
+    let witness = ByUrl::of(witness, &store, file);
+    Ok(Arc::new(Guarded::new(store, witness).at(&place)))
 }
 
-/// A witness that is opened on first use.
+/// Returns the place of a store: the path of its file, or its URL without options and secrets.
+pub(crate) fn place(store: &dyn Target) -> String {
+    match store.file().map(|file| std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned())) {
+        Some(file) => file.display().to_string(),
+        None => witness_url::place(&store.to_string()).to_owned(),
+    }
+}
+
+/// A witness that is opened on first use, and whose errors name its URL.
 #[derive(Debug)]
-struct Lazily {
+struct ByUrl {
     url: WitnessUrl,
     /// The guarded store, and the file of that store.
     store: Arc<dyn Store>,
@@ -40,17 +49,33 @@ struct Lazily {
     opened: OnceCell<Arc<dyn Witness>>,
 }
 
-impl Lazily {
+impl ByUrl {
+    fn of(url: &WitnessUrl, store: &Arc<dyn Store>, file: Option<&Path>) -> Self {
+        let file = file.map(Path::to_owned);
+        Self { url: url.clone(), store: store.clone(), file, opened: OnceCell::new() }
+    }
+
     async fn opened(&self) -> Result<&dyn Witness> {
         let open =
             || async { self.url.beside(self.url.find().await?, &self.store, self.file.as_deref()).await };
         Ok(&**self.opened.get_or_try_init(open).await?)
     }
+
+    fn all_named<T>(&self, answers: Vec<Result<T>>) -> Vec<Result<T>> {
+        answers.into_iter().map(|answer| answer.map_err(|error| self.named(error))).collect()
+    }
+
+    fn named(&self, error: Error) -> Error {
+        if error.operation() == Some(Operation::Connect) {
+            return error;
+        }
+        Error::new(error.kind(), self.url.to_string()).because(error)
+    }
 }
 
-impl Witness for Lazily {
+impl Witness for ByUrl {
     fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Ledger>>> {
-        Box::pin(async move { self.opened().await?.read(name).await })
+        Box::pin(async move { self.opened().await?.read(name).await.map_err(|error| self.named(error)) })
     }
 
     fn swap<'a>(
@@ -59,13 +84,15 @@ impl Witness for Lazily {
         seen: Option<&'a Ledger>,
         wanted: &'a Ledger,
     ) -> StoreFuture<'a, Result<bool>> {
-        Box::pin(async move { self.opened().await?.swap(name, seen, wanted).await })
+        Box::pin(async move {
+            self.opened().await?.swap(name, seen, wanted).await.map_err(|error| self.named(error))
+        })
     }
 
     fn read_many<'a>(&'a self, names: &'a [SequenceName]) -> StoreFuture<'a, Vec<Result<Option<Ledger>>>> {
         Box::pin(async move {
             match self.opened().await {
-                Ok(witness) => witness.read_many(names).await,
+                Ok(witness) => self.all_named(witness.read_many(names).await),
                 Err(error) => vec![Err(error); names.len()],
             }
         })
@@ -74,14 +101,14 @@ impl Witness for Lazily {
     fn swap_many<'a>(&'a self, writes: &'a [Write]) -> StoreFuture<'a, Vec<Result<bool>>> {
         Box::pin(async move {
             match self.opened().await {
-                Ok(witness) => witness.swap_many(writes).await,
+                Ok(witness) => self.all_named(witness.swap_many(writes).await),
                 Err(error) => vec![Err(error); writes.len()],
             }
         })
     }
 
     fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Ledgers>> {
-        Box::pin(async move { self.opened().await?.list(page).await })
+        Box::pin(async move { self.opened().await?.list(page).await.map_err(|error| self.named(error)) })
     }
 }
 
@@ -141,7 +168,7 @@ mod tests {
         let witness: Arc<dyn Witness> = Arc::new(counted.clone());
         let opened = OnceCell::new_with(Some(witness));
         let url = Schemes::default().witness("file:/w").unwrap();
-        let lazy = Lazily { url, store: store.clone(), file: None, opened };
+        let lazy = ByUrl { opened, ..ByUrl::of(&url, &(store.clone() as Arc<dyn Store>), None) };
         let request = |name: &str| Reserve::new(name.parse().unwrap(), 1).create(Bounds::of::<u64>());
         let granted = Guarded::new(store, lazy).reserve_many(&["a", "b", "c"].map(request)).await;
         assert!(granted.iter().all(Result::is_ok), "{granted:?}");

@@ -14,6 +14,7 @@ use percent_encoding::utf8_percent_encode;
 
 use crate::schemes::take_flag;
 use crate::{Schemes, WitnessUrl, guard};
+use idmill_guard::Witness;
 
 /// The URL of a store: validated, but not yet connected.
 ///
@@ -177,6 +178,22 @@ impl StoreUrl {
     /// Returns the witness of `guard=URL`.
     pub fn guard(&self) -> Option<&WitnessUrl> {
         self.guard.as_ref()
+    }
+
+    /// Returns the place of the store, as a guard notes it in each ledger.
+    pub fn place(&self) -> String {
+        guard::place(&*self.target)
+    }
+
+    /// Opens the existing witness of `guard=URL`, for inspection; `None` without a guard. `store` is the open
+    /// store: a witness that is the store itself is rejected.
+    ///
+    /// # Errors
+    /// Those of [`WitnessUrl::open_existing`]; [`InvalidInput`](ErrorKind::InvalidInput) if the witness is not
+    /// separate from the store.
+    pub async fn witness(&self, store: &dyn Store) -> Result<Option<Arc<dyn Witness>>> {
+        let Some(witness) = &self.guard else { return Ok(None) };
+        witness.inspected(store, self.file()).await.map(Some)
     }
 
     /// Returns the same store guarded by a witness, as with `guard=URL`.

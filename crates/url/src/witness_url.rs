@@ -11,8 +11,8 @@ use crate::{Schemes, StoreUrl};
 use idmill::store::Store;
 use idmill::{Error, ErrorKind, Operation, Result};
 use idmill_guard::{
-    FileWitness, StoreWitness, Witness, drawn_from, is_itself, is_same_file, marked, not_the_server_of,
-    was_there,
+    FileWitness, StoreWitness, Witness, is_itself, is_same_file, marked, not_the_server_of, probe,
+    used_before,
 };
 use idmill_kit::query::ESCAPED;
 use idmill_kit::{Target, query, secrets};
@@ -96,6 +96,26 @@ impl WitnessUrl {
         Ok(self.opened(How::Look).await?.witness)
     }
 
+    /// Opens an existing witness for inspection, and checks that it is separate from the store.
+    pub(crate) async fn inspected(&self, store: &dyn Store, file: Option<&Path>) -> Result<Arc<dyn Witness>> {
+        self.must_be_another_file(file)?;
+        let Found { witness, kept_by } = self.opened(How::Look).await?;
+        let checked = async {
+            let Some(keeper) = kept_by else { return Ok(()) };
+            not_the_server_of(store, &*keeper).await?;
+            probe(store, &*keeper).await.map(drop)
+        };
+        checked.await.map_err(|error| self.not_opened(error))?;
+        Ok(witness)
+    }
+
+    fn must_be_another_file(&self, file: Option<&Path>) -> Result<()> {
+        if file.is_some_and(|file| self.file().is_some_and(|own| is_same_file(own, file))) {
+            return Err(self.not_opened(is_itself()));
+        }
+        Ok(())
+    }
+
     /// Returns the statement that creates the table of the witness's records, for use in migrations; `None`
     /// if it has no such statement. Does no I/O.
     ///
@@ -157,17 +177,18 @@ impl WitnessUrl {
         store: &dyn Store,
         file: Option<&Path>,
     ) -> Result<Arc<dyn Witness>> {
-        if file.is_some_and(|file| self.file().is_some_and(|own| is_same_file(own, file))) {
-            return Err(self.not_opened(is_itself()));
-        }
+        self.must_be_another_file(file)?;
         if let Some(opened) = self.checked(found, store).await? {
+            if self.new {
+                tracing::warn!(witness = %self, "the witness exists; leave out `{NEW}=true`, which would create it again if it is lost");
+            }
             return Ok(opened);
         }
-        let drawn = if self.new { None } else { drawn_from(store).await? };
-        let Some(sequence) = drawn else { return self.made(store).await };
+        let used = if self.new { None } else { used_before(store).await? };
+        let Some(used) = used else { return self.made(store).await };
         // Another process may have created the witness before it drew.
         let opened = self.checked(self.find().await?, store).await?;
-        opened.ok_or_else(|| self.missing(&sequence))
+        opened.ok_or_else(|| self.missing(&used))
     }
 
     /// Returns the witness if it is separate from the store and was used before.
@@ -176,14 +197,14 @@ impl WitnessUrl {
         let checked = async {
             let Some(keeper) = kept_by else { return Ok(true) };
             not_the_server_of(store, &*keeper).await?;
-            was_there(store, &*keeper).await
+            probe(store, &*keeper).await
         };
-        let was_there = checked.await.map_err(|error| self.not_opened(error))?;
-        Ok(was_there.then_some(witness))
+        let existed = checked.await.map_err(|error| self.not_opened(error))?;
+        Ok(existed.then_some(witness))
     }
 
     async fn made(&self, store: &dyn Store) -> Result<Arc<dyn Witness>> {
-        tracing::info!(witness = %self, "the witness is created");
+        tracing::warn!(witness = %self, "no witness was found, and a new one is created");
         let Found { witness, kept_by } = self.opened(How::Create).await?;
         let checked = async {
             let Some(keeper) = kept_by else { return Ok(()) };
@@ -194,11 +215,10 @@ impl WitnessUrl {
         Ok(witness)
     }
 
-    fn missing(&self, sequence: &str) -> Error {
+    fn missing(&self, used: &str) -> Error {
         let new = Self { new: true, ..self.clone() };
         let message = format!(
-            "the witness {self} does not exist, but ids of {sequence:?} were reserved; restore it, or for a \
-             new guard use `{new}`"
+            "the witness {self} does not exist, but {used}; restore it, or for a new guard use `{new}`"
         );
         Error::new(ErrorKind::NotFound, message).during(Operation::Connect)
     }
@@ -238,7 +258,7 @@ async fn in_a_store(url: &StoreUrl, how: How) -> Result<Found> {
 }
 
 /// Returns a URL without its options.
-fn place(url: &str) -> &str {
+pub(crate) fn place(url: &str) -> &str {
     url.split_once('?').map_or(url, |(place, _)| place)
 }
 

@@ -172,8 +172,7 @@ fn a_new_identity_does_not_undo_it() {
     explore(150, UNBOUNDED, || {
         let (core, mailbox) = sequence(2, 2, 100);
         let mut driver = Driver::new(core.clone());
-        let grant =
-            |range, epoch| Ok(Grant { range, identity: identity(epoch), bounds: core.settings.bounds });
+        let grant = |range, epoch| Ok(Grant::new(range, identity(epoch), core.settings.bounds));
         let waiting = asked(&core, &mailbox, |request| driver.request(request, NOW));
         // One id is the reply, the other is published. A level of one id is below the watermark, so another
         // reserve is ordered.

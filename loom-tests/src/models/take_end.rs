@@ -46,7 +46,7 @@ fn ids_drained_for_a_take_follow_all_drawn() {
             let core = core.clone();
             thread::spawn(move || draw_anew(&core.stock).ok())
         };
-        let grant = Grant { range: range(4, 2), identity: identity(0), bounds: core.settings.bounds };
+        let grant = Grant::new(range(4, 2), identity(0), core.settings.bounds);
         assert!(driver.answered(Ok(grant), NOW).is_some(), "the take needs more ids");
         assert!(driver.answered(Err(ErrorKind::Denied.into()), NOW).is_none());
         let drawn = drawer.join().unwrap();

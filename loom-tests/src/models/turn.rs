@@ -96,7 +96,7 @@ fn a_draw_while_a_refill_lands_is_seen() {
                 drawn.is_ok()
             })
         };
-        let grant = Grant { range: range(1, 2), identity: identity(0), bounds: core.settings.bounds };
+        let grant = Grant::new(range(1, 2), identity(0), core.settings.bounds);
         let mut ordered = driver.answered(Ok(grant), NOW).is_some();
         let drawn = caller.join().unwrap();
         for _core in mailbox.receive(MOST_SIGNALS).low {

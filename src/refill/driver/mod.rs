@@ -129,6 +129,9 @@ impl Driver {
         self.core.stats.note_asked(None);
         let latency = now.saturating_sub(self.engine.asked().unwrap_or(now));
         metrics::harmless(&self.core, || metrics::answered(&self.core, latency, &outcome));
+        let gap = outcome.as_ref().map_or_else(Error::gap, |grant| grant.gap);
+        self.core.stats.add_granted(gap);
+        self.core.stats.gap_abandoned(gap);
         match outcome {
             // The engine checks the grant before it is counted: rejected grants are not counted.
             Ok(grant) => {

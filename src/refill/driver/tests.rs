@@ -13,7 +13,7 @@ use crate::store::Bounds;
 
 fn grant(start: u64, epoch: u64) -> Grant {
     let identity = Identity { incarnation: 1, epoch };
-    Grant { range: IdRange::new(start, 10).unwrap(), identity, bounds: Bounds::of::<u64>() }
+    Grant::new(IdRange::new(start, 10).unwrap(), identity, Bounds::of::<u64>())
 }
 
 fn driver() -> (Arc<Core>, Driver) {

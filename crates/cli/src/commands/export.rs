@@ -2,25 +2,29 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use idmill::Operation;
 use idmill::store::{Page, Pages, SequenceInfo, Store};
+use idmill::{Error, ErrorKind, Operation};
+use idmill_guard::{Announced, Ledgers, Witness};
 use tempfile::NamedTempFile;
 
 use super::inspect;
 use crate::args::{Export, Global};
 use crate::exported;
 use crate::failure::{Failure, Outcome};
+use crate::output::or_dash;
 use crate::{opening, output};
 
 pub(super) async fn run(global: &Global, args: &Export) -> Outcome {
     let store = opening::existing(global, args.within.timeout).await?;
+    let claims = Claims { witness: opening::url(global)?.witness(&*store).await?, json: global.json };
     let mut out = Out::new(args.output.as_deref())?;
     let outcome = if args.names.is_empty() {
-        all(&*store, args.prefix.as_deref().unwrap_or_default(), &mut out, global.json).await
+        all(&*store, &claims, args.prefix.as_deref().unwrap_or_default(), &mut out).await
     } else {
         for name in &args.names {
-            out.write(&[inspect(&*store, name).await?])?;
+            out.write(&claims.above(vec![inspect(&*store, name).await?]).await?)?;
         }
         Ok(None)
     };
@@ -34,22 +38,75 @@ pub(super) async fn run(global: &Global, args: &Export) -> Outcome {
 }
 
 /// Writes every sequence. Returns the failure to exit with if rows could not be read.
-async fn all(store: &dyn Store, prefix: &str, out: &mut Out, json: bool) -> Outcome<Option<Failure>> {
+async fn all(store: &dyn Store, claims: &Claims, prefix: &str, out: &mut Out) -> Outcome<Option<Failure>> {
     let (mut pages, mut unreadable, mut first) = (Pages::new(store, Page::of(prefix)), 0, None);
     while let Some(page) = pages.next().await? {
         for found in page.unreadable {
             unreadable += 1;
             first.get_or_insert(found.error.kind());
-            Failure::from(found.error).report(json);
+            Failure::from(found.error).report(claims.json);
         }
-        out.write(&page.sequences)?;
+        out.write(&claims.above(page.sequences).await?)?;
+    }
+    if let Some(missing) = claims.missing(store, prefix).await? {
+        return Ok(Some(missing));
     }
     Ok(first.map(|first| {
         let message =
             format!("{unreadable} of the store's entries cannot be read as sequences, and were skipped");
-        Failure::from(idmill::Error::new(first, message).during(Operation::List))
+        Failure::from(Error::new(first, message).during(Operation::List))
             .hint("`idmill doctor` shows the error of each entry")
     }))
+}
+
+/// The ledgers of the guard, if there is one.
+struct Claims {
+    witness: Option<Arc<dyn Witness>>,
+    json: bool,
+}
+
+impl Claims {
+    /// Raises each sequence above its claims, since the store may have gone back in time.
+    async fn above(&self, mut some: Vec<SequenceInfo>) -> Outcome<Vec<SequenceInfo>> {
+        let Some(witness) = &self.witness else { return Ok(some) };
+        let names: Vec<_> = some.iter().map(|info| info.name.clone()).collect();
+        for (info, ledger) in some.iter_mut().zip(witness.read_many(&names).await) {
+            let top = ledger?.filter(|ledger| ledger.announced != Some(Announced::Forgotten));
+            let top = top.map_or(0, |ledger| ledger.top());
+            if top > info.reached() {
+                info.next = u64::try_from(top).ok().filter(|next| *next <= info.bounds.max());
+                let (name, next) = (&info.name, or_dash(info.next));
+                let told = format!("the store is behind the witness: `{name}` is exported with next {next}");
+                output::note(self.json, &told);
+            }
+        }
+        Ok(some)
+    }
+
+    /// Returns the failure for sequences that the witness has and the store lacks.
+    async fn missing(&self, store: &dyn Store, prefix: &str) -> Outcome<Option<Failure>> {
+        let Some(witness) = &self.witness else { return Ok(None) };
+        let (mut page, mut missing) = (Page::of(prefix), Vec::new());
+        loop {
+            let Ledgers { ledgers, next, .. } = witness.list(&page).await?;
+            let claimed = ledgers.into_iter().filter(|(_, ledger)| !ledger.is_removed());
+            let names: Vec<_> = claimed.map(|(name, _)| name).collect();
+            for (name, found) in names.iter().zip(store.inspect_many(&names).await) {
+                missing.extend(found?.is_none().then(|| name.to_string()));
+            }
+            match next {
+                Some(cursor) if page.after.as_ref() != Some(&cursor) => page = page.after(cursor),
+                _ => break,
+            }
+        }
+        let Some(first) = missing.first() else { return Ok(None) };
+        let count = missing.len();
+        let message = format!("the store lacks {count} sequences that the witness has, such as {first:?}");
+        let error = Error::new(ErrorKind::StoreViolation, message).during(Operation::List);
+        Ok(Some(
+            Failure::from(error).hint("`idmill doctor` with the guard shows each of them with its remedy"),
+        ))
+    }
 }
 
 /// The destination of the lines. A file gets its name only when it is complete and on disk: a file that is

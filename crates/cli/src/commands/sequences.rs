@@ -90,7 +90,7 @@ pub(super) async fn remove(global: &Global, args: &Remove) -> Outcome {
         return Err(unsure(global, &found)?);
     }
     let was_there = store.remove(&args.name).await?;
-    forget(global, args).await?;
+    forget(global, &*store, args).await?;
     if !was_there {
         return Err(not_found(&args.name).during(Operation::Remove).into());
     }
@@ -103,21 +103,21 @@ pub(super) async fn remove(global: &Global, args: &Remove) -> Outcome {
 /// of this name can be created.
 async fn tell_the_witness(global: &Global, store: &dyn Store, args: &Remove, absent: Failure) -> Outcome {
     let name = &args.name;
-    let Some(witness) = opening::witness(&opening::url(global)?).await? else { return Err(absent) };
+    let Some(witness) = opening::url(global)?.witness(store).await? else { return Err(absent) };
     if witness.read(name).await?.is_none() {
         return Err(absent);
     }
     store.remove(name).await?;
-    forget(global, args).await?;
+    forget(global, store, args).await?;
     let told = format!("the store has no `{name}`; the witness now allows a new sequence with this name");
     output::note(global.json, &told);
     output::result(global.json, &json!({ "removed": null }), |_| String::new())
 }
 
 /// Updates the witness if `--forget` is set, so that the next sequence of this name can start anywhere.
-async fn forget(global: &Global, args: &Remove) -> Outcome {
+async fn forget(global: &Global, store: &dyn Store, args: &Remove) -> Outcome {
     if args.forget
-        && let Some(witness) = opening::witness(&opening::url(global)?).await?
+        && let Some(witness) = opening::url(global)?.witness(store).await?
     {
         guard::forget(&*witness, &args.name).await?;
     }

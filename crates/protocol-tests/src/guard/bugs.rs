@@ -37,6 +37,15 @@ pub(crate) enum Bug {
     ForgetsTheLowest,
     /// A removal is announced after it is done.
     ToldLast,
+    /// The rule of the second version: a raise through the guard is not noted in the ledger.
+    RaisesTheStoreOnly,
+    /// The rule of the second version: a removal ignores the ids that the store granted without a claim.
+    RemovesWithoutALook,
+    /// The rule of the second version: ids below the earlier claims that were not claimed themselves may be
+    /// used.
+    HolesAreFree,
+    /// Any grant below the earlier claims shows a store that went back, even if ids were given back.
+    NothingIsGivenBack,
     /// A grant of another identity is reported without checking whether it is out of date.
     AlarmsUnseen,
 }
@@ -46,16 +55,21 @@ impl Bug {
     pub(super) fn claim(
         self,
         kept: usize,
+        before: Option<&Ledger>,
         seen: Option<&Ledger>,
         granted: &Granted,
     ) -> Result<Ledger, Refusal> {
         let (identity, range) = (granted.row.identity, granted.range);
-        let rightly = |seen| Ledger::claim_within(kept, seen, identity, range);
+        let before = before.filter(|_| self != Bug::HolesAreFree);
+        let rightly = |seen| Ledger::judge_within(kept, before, seen, identity, range);
         let Some(known) = seen else { return rightly(None) };
         if self.begins_anew(known, granted) {
             return Ok(with(rightly(None)?, |fresh| fresh.version = known.version + 1));
         }
         match (self, rightly(seen)) {
+            (Bug::NothingIsGivenBack, Err(Refusal::Outdated)) => {
+                Err(Refusal::Claimed { top: known.top(), went_back: true })
+            }
             (Bug::MarkAlone, Err(Refusal::Claimed { .. })) => {
                 Ok(with(known.clone(), |same| same.version += 1))
             }

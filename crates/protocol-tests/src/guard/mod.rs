@@ -45,6 +45,7 @@ pub(crate) enum Step {
     Uses { process: usize },
     GivesBack { process: usize },
     Begins { process: usize, task: Task },
+    Looks { process: usize },
     Crashes { process: usize },
     Arrives { flight: usize },
     IsSetBack,
@@ -60,18 +61,27 @@ impl Guard {
         let len = count.min((MAX + 1).saturating_sub(row.next));
         let Some(range) = IdRange::new(row.next, len).filter(|range| !range.is_empty()) else { return };
         row.next += len;
-        state.processes[p].at = At::Granted(Granted { row: *row, range });
+        let granted = Granted { row: *row, range };
+        let At::Looked(seen) = std::mem::take(&mut state.processes[p].at) else {
+            unreachable!("a process reads the ledger before it reserves")
+        };
+        // Any other earlier ledger does not affect the claim.
+        let is_below = |seen: &Ledger| {
+            seen.identity.incarnation == granted.row.identity.incarnation
+                && u128::from(range.start()) < seen.top()
+        };
+        state.processes[p].at = At::Granted(granted, seen.filter(is_below).map(Box::new));
     }
 
     fn reads_ledger(&self, state: &mut State, p: usize) {
         let seen = state.ledger.clone();
         state.processes[p].at = match std::mem::take(&mut state.processes[p].at) {
-            At::Granted(granted)
+            At::Granted(granted, _)
                 if self.bug == Bug::Lookahead && granted.range.end() <= state.processes[p].ahead.into() =>
             {
                 At::Holding(granted, state.used.len() - 1)
             }
-            At::Granted(granted) => self.claims(state, granted),
+            At::Granted(granted, before) => self.claims(state, granted, before),
             At::Holding(granted, _) => {
                 let released =
                     seen.as_ref().and_then(|seen| seen.release(granted.row.identity, granted.range));
@@ -84,6 +94,7 @@ impl Guard {
             At::Confirming(known) => {
                 let wanted = seen.as_ref().and_then(|seen| match known.task {
                     Task::Removes { .. } => seen.removed(known.ledger.incarnation),
+                    Task::Raises { .. } => seen.raised(),
                     Task::Resets => {
                         let now = Identity { epoch: known.stored.epoch + 1, ..known.stored };
                         seen.reset(known.ledger, now, 1)
@@ -102,14 +113,16 @@ impl Guard {
         };
     }
 
-    fn claims(&self, state: &mut State, granted: Granted) -> At {
+    fn claims(&self, state: &mut State, granted: Granted, before: Option<Box<Ledger>>) -> At {
         let (seen, is_pending) = (state.ledger.clone(), state.is_pending());
-        match self.bug.claim(self.kept, seen.as_ref(), &granted) {
+        match self.bug.claim(self.kept, before.as_deref(), seen.as_ref(), &granted) {
             Ok(wanted) => At::Claiming(granted, seen, wanted),
-            Err(Refusal::Claimed { top, twice }) => {
-                // A store that never went back grants no duplicates. (A witness that went back may have lost
-                // a give-back, and a pending reset may have been applied.)
-                if twice && !is_pending && self.is_sound(state) {
+            Err(Refusal::Outdated) => At::Outdated(granted),
+            Err(Refusal::Claimed { top, went_back }) => {
+                // A store that never went back grants no duplicates, and no ids below earlier claims. (A
+                // witness that went back may have lost a give-back, and a pending reset may have been applied.)
+                let is_alarm = if before.is_some() { self.is_whole(state) } else { self.is_sound(state) };
+                if went_back && !is_pending && is_alarm {
                     state.broken = state.broken.or(Some(TRUSTED));
                 }
                 // The process may now raise the store although a change is pending.
@@ -125,10 +138,20 @@ impl Guard {
     fn announces(&self, state: &State, task: Task) -> At {
         let seen = state.ledger.clone();
         let opened = state.store.map(|row| Ledger::opened(&info(&row)));
+        if let (Task::Raises { to }, Some(row)) = (task, state.store) {
+            let known = Known { task, ledger: row.identity, stored: row.identity };
+            let wanted = Ledger::raising(seen.as_ref(), row.identity, to.into());
+            return match wanted.filter(|_| self.bug != Bug::RaisesTheStoreOnly) {
+                Some(wanted) => At::Announced(known, seen, wanted),
+                None => At::Changing(known),
+            };
+        }
         let Some(ledger) = seen.clone().or(opened) else { return At::Idle };
         let stored = state.store.map_or(ledger.identity, |row| row.identity);
         let wanted = match task {
-            Task::Removes { .. } => ledger.removing(),
+            Task::Removes { .. } if self.bug == Bug::RemovesWithoutALook => ledger.removing(None),
+            Task::Removes { .. } => ledger.removing(state.store.map(|row| (row.identity, row.next.into()))),
+            Task::Raises { .. } => return At::Idle,
             Task::Resets if seen.is_none() || stored.incarnation != ledger.identity.incarnation => {
                 return At::Idle;
             }
@@ -141,6 +164,15 @@ impl Guard {
             Some(wanted) => At::Announced(known, seen, self.bug.announced(wanted)),
             None => At::Changing(known),
         }
+    }
+
+    /// Whether the store and the witness never lost a write, and no task was begun: lost replies, crashes and
+    /// refusals do not make the store grant ids below earlier claims.
+    fn is_whole(&self, state: &State) -> bool {
+        let harmful = |budget: &Budget| {
+            [budget.backs, budget.witness_backs, budget.resets, budget.removals, budget.announced_resets]
+        };
+        harmful(&state.left) == harmful(&self.budget)
     }
 
     /// Whether no event so far could make the store grant ids twice, or leave a task half done.
@@ -217,16 +249,17 @@ impl Guard {
         let (p, mut reserves) = (0, 0);
         state.processes[p].at = At::Idle;
         // One reserve may be refused; the next one is sent after the store's `next` is raised.
-        while reserves <= 2 {
+        while reserves <= 3 {
             match state.processes[p].at {
                 At::Idle => {
                     if state.store.is_some_and(|row| row.next > MAX) {
                         return true;
                     }
                     reserves += 1;
+                    state.processes[p].at = At::Looked(state.ledger.clone());
                     Self::reserves(&mut state, p, 1);
                 }
-                At::Granted(_) => self.reads_ledger(&mut state, p),
+                At::Granted(..) => self.reads_ledger(&mut state, p),
                 At::Refused(granted, top) => {
                     let healing = state.store.map(|row| Heal::of(&info(&row), granted.row.identity, top));
                     if healing == Some(Heal::Exhausted) {
@@ -250,7 +283,11 @@ impl Guard {
         match at {
             At::Idle => {
                 if left.calls > 0 {
-                    steps.extend([1, 2].map(|count| Step::Reserves { process, count }));
+                    steps.push(Step::Looks { process });
+                }
+                if let Some(row) = state.store.filter(|_| left.raises > 0) {
+                    let task = Task::Raises { to: (row.next + 2).min(MAX) };
+                    steps.push(Step::Begins { process, task });
                 }
                 if left.removals > 0 && state.store.is_some() {
                     steps.push(Step::Begins { process, task: Task::Removes { forgets: self.forgets } });
@@ -259,10 +296,11 @@ impl Guard {
                     steps.push(Step::Begins { process, task: Task::Resets });
                 }
             }
-            At::Granted(_) if self.bug == Bug::ClaimsAfterUse => {
+            At::Looked(_) => steps.extend([1, 2].map(|count| Step::Reserves { process, count })),
+            At::Granted(..) if self.bug == Bug::ClaimsAfterUse => {
                 steps.extend([Step::ReadsLedger { process }, Step::Uses { process }]);
             }
-            At::Granted(_) | At::Announcing(_) | At::Confirming(_) | At::Forgetting | At::Withdrawing => {
+            At::Granted(..) | At::Announcing(_) | At::Confirming(_) | At::Forgetting | At::Withdrawing => {
                 steps.push(Step::ReadsLedger { process });
             }
             At::Holding(..) => steps.extend([Step::Uses { process }, Step::GivesBack { process }]),
@@ -316,7 +354,7 @@ impl Guard {
                 if let Some(row) = &mut state.store {
                     (row.identity.epoch, row.next) = (row.identity.epoch + 1, 1);
                 }
-                state.unguarded = 0;
+                state.protects_below();
             }
             Step::EpochGrows { by } => {
                 state.left.epochs -= 1;
@@ -328,25 +366,30 @@ impl Guard {
                 state.left.unguarded -= 1;
                 let is_whole =
                     self.is_sound(state) && self.budget.removals + self.budget.announced_resets == 0;
+                let is_guarded = state
+                    .ledger
+                    .as_ref()
+                    .zip(state.store)
+                    .is_some_and(|(ledger, row)| ledger.identity.incarnation == row.identity.incarnation);
+                let is_counted = is_whole || self.is_sound(state) && is_guarded && !state.has_task();
                 let row = state.created();
                 let id = row.next;
                 row.next += 1;
-                if is_whole {
-                    let used = state.used.last().copied().unwrap_or_default();
-                    if (used | state.unguarded) & (1 << id) != 0 {
-                        state.broken = Some(UNIQUE);
-                    }
-                    state.unguarded |= 1 << id;
+                let used = state.used.last().copied().unwrap_or_default();
+                if is_whole && (used | state.unguarded) & (1 << id) != 0 {
+                    state.broken = Some(UNIQUE);
                 }
+                state.unguarded |= u16::from(is_counted) << id;
             }
             Step::StoreGoesBack { to } => {
                 state.left.backs -= 1;
                 state.store = state.past[to];
-                state.unguarded = 0;
+                state.protects_below();
             }
             Step::WitnessGoesBack { to } => {
                 state.left.witness_backs -= 1;
                 state.ledger = state.ledgers[to].clone();
+                state.protects_below();
             }
             _ => unreachable!("a step of a process"),
         }
@@ -394,6 +437,7 @@ impl Protocol for Guard {
             flights: Vec::new(),
             used: vec![0],
             unguarded: 0,
+            has_gone_back: false,
             incarnations: 0,
             left: self.budget,
             is_overtaken: false,
@@ -413,10 +457,11 @@ impl Protocol for Guard {
     fn after(&self, state: &State, step: Step) -> State {
         let (mut state, before) = (state.clone(), state.store);
         match step {
-            Step::Reserves { process, count } => {
+            Step::Looks { process } => {
                 state.left.calls -= 1;
-                Self::reserves(&mut state, process, count);
+                state.processes[process].at = At::Looked(state.ledger.clone());
             }
+            Step::Reserves { process, count } => Self::reserves(&mut state, process, count),
             Step::ReadsLedger { process } | Step::GivesBack { process } => {
                 self.reads_ledger(&mut state, process);
             }
@@ -432,7 +477,7 @@ impl Protocol for Guard {
             Step::LooksAtStore { process } => self.looks_at_store(&mut state, process),
             Step::Uses { process } => match std::mem::take(&mut state.processes[process].at) {
                 At::Holding(granted, life) => state.uses(&granted, life),
-                At::Granted(granted) => {
+                At::Granted(granted, _) => {
                     let life = state.used.len() - 1;
                     state.uses(&granted, life);
                 }
@@ -440,7 +485,11 @@ impl Protocol for Guard {
             },
             Step::Begins { process, task } => {
                 let left = &mut state.left;
-                *(if task == Task::Resets { &mut left.announced_resets } else { &mut left.removals }) -= 1;
+                *match task {
+                    Task::Resets => &mut left.announced_resets,
+                    Task::Removes { .. } => &mut left.removals,
+                    Task::Raises { .. } => &mut left.raises,
+                } -= 1;
                 state.processes[process].at = At::Announcing(task);
             }
             Step::Crashes { process } => {

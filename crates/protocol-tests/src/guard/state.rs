@@ -28,6 +28,10 @@ pub(crate) enum Task {
     },
     /// Restarts at the first id.
     Resets,
+    /// Raises the sequence: the ids below are in use.
+    Raises {
+        to: u64,
+    },
 }
 
 /// A task, and the identities when it was announced.
@@ -44,10 +48,14 @@ pub(super) struct Known {
 pub(super) enum At {
     #[default]
     Idle,
-    /// Was granted a range.
-    Granted(Granted),
+    /// Has read the ledger, and is to reserve.
+    Looked(Option<Ledger>),
+    /// Was granted a range; with the earlier ledger, if the range is below its top.
+    Granted(Granted, Option<Box<Ledger>>),
     /// Has read the ledger, and is to write the wanted one.
     Claiming(Granted, Option<Ledger>, Ledger),
+    /// The range is below earlier claims, and the ledger has changed.
+    Outdated(Granted),
     /// Owns the range. The number is the life of the sequence in which the range was claimed.
     Holding(Granted, usize),
     /// Ids of the range were claimed before; the number is the first id above all claims.
@@ -79,6 +87,8 @@ pub(super) enum Write {
         begins: bool,
     },
     Raise(Identity, u64),
+    /// A raise over ids that are in use.
+    Skip(Identity, u64),
     GiveBack(Granted),
     Remove,
     Reset(Identity),
@@ -115,6 +125,8 @@ pub(crate) struct Budget {
     pub(crate) removals: u8,
     /// Times that the store is set back through the guard.
     pub(crate) announced_resets: u8,
+    /// Times that the sequence is raised through the guard.
+    pub(crate) raises: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -130,6 +142,8 @@ pub(crate) struct State {
     pub(super) used: Vec<u16>,
     /// The ids that were drawn without the guard from a store that never went back.
     pub(super) unguarded: u16,
+    /// Whether the store may grant unguarded ids again.
+    pub(super) has_gone_back: bool,
     pub(super) incarnations: u8,
     pub(super) left: Budget,
     /// Whether a process raised the store while a reset was pending.
@@ -149,13 +163,15 @@ impl At {
             At::Claiming(granted, seen, wanted) => {
                 let write =
                     Write::Ledger { seen: seen.clone(), wanted: Box::new(wanted.clone()), begins: false };
-                (write, At::Holding(*granted, life), At::Granted(*granted))
+                (write, At::Holding(*granted, life), At::Granted(*granted, None))
             }
             At::Healing(granted, next) => (Write::Raise(granted.row.identity, *next), At::Idle, At::Idle),
             At::Releasing(granted, seen, wanted) => {
                 (ledger(seen, wanted, false), At::GivingBack(*granted), At::Idle)
             }
-            At::GivingBack(granted) => (Write::GiveBack(*granted), At::Idle, At::Idle),
+            At::GivingBack(granted) | At::Outdated(granted) => {
+                (Write::GiveBack(*granted), At::Idle, At::Idle)
+            }
             At::Announced(known, seen, wanted) => {
                 let write =
                     Write::Ledger { seen: seen.clone(), wanted: Box::new(wanted.clone()), begins: false };
@@ -165,6 +181,7 @@ impl At {
                 // A missing sequence also counts as removed.
                 Task::Removes { .. } => (Write::Remove, At::Confirming(*known), At::Idle),
                 Task::Resets => (Write::Reset(known.stored), At::Confirming(*known), At::Withdrawing),
+                Task::Raises { to } => (Write::Skip(known.stored, to), At::Confirming(*known), At::Idle),
             },
             At::Confirmed(known, seen, wanted) => {
                 let then =
@@ -181,6 +198,7 @@ impl At {
     pub(super) fn refused(&self) -> Option<Self> {
         Some(match self {
             At::Claiming(granted, ..) => At::GivingBack(*granted),
+            At::Changing(Known { task: Task::Raises { .. }, .. }) => At::Idle,
             At::Changing(_) => At::Withdrawing,
             At::Announced(..) | At::Confirmed(..) | At::Forgotten(..) | At::Withdrawn(..) => At::Idle,
             _ => return None,
@@ -199,12 +217,30 @@ impl State {
                         self.unguarded = 0;
                     }
                     self.ledgers.push(self.ledger.replace((**wanted).clone()));
+                    if self.has_gone_back {
+                        self.protects_below();
+                    }
                 }
                 holds
             }
             Write::Raise(identity, next) => {
                 if let Some(row) = self.store.as_mut().filter(|row| row.identity == *identity) {
                     row.next = row.next.max(*next);
+                }
+                true
+            }
+            Write::Skip(identity, next) => {
+                let row = self.store.as_mut().filter(|row| row.identity == *identity);
+                if let Some(row) = row.filter(|row| row.next < *next) {
+                    // After a restore or a removal, the raise also skips ids that were granted before.
+                    let skipped = if self.has_gone_back || self.incarnations > 1 {
+                        row.next..row.next
+                    } else {
+                        row.next..*next
+                    };
+                    let used = self.used.last_mut().expect("the first life");
+                    skipped.for_each(|id| *used |= 1 << id);
+                    row.next = *next;
                 }
                 true
             }
@@ -223,6 +259,9 @@ impl State {
             }
             Write::Reset(expected) => {
                 let row = self.store.as_mut().filter(|row| row.identity == *expected);
+                if row.is_some() {
+                    self.unguarded = 0;
+                }
                 row.map(|row| (row.identity.epoch, row.next) = (row.identity.epoch + 1, 1)).is_some()
             }
         }
@@ -235,13 +274,38 @@ impl State {
     }
 
     pub(super) fn uses(&mut self, granted: &Granted, life: usize) {
+        // The unguarded ids are of the latest life.
+        let unguarded = if life + 1 == self.used.len() { self.unguarded } else { 0 };
         let used = &mut self.used[life];
         for id in granted.range.ids() {
-            if (*used | self.unguarded) & (1 << id) != 0 {
+            if (*used | unguarded) & (1 << id) != 0 {
                 self.broken = Some(UNIQUE);
             }
             *used |= 1 << id;
         }
+    }
+
+    /// Forgets the unguarded ids that a store that went back may grant: those at or above the top of the
+    /// ledger, also of one that a process read before it reserves.
+    pub(super) fn protects_below(&mut self) {
+        self.has_gone_back = true;
+        let top = |ledger: &Option<Ledger>| ledger.as_ref().map_or(0, Ledger::top);
+        let looked = self.processes.iter().filter_map(|process| match &process.at {
+            At::Looked(seen) => Some(top(seen)),
+            _ => None,
+        });
+        let lowest = looked.min().unwrap_or(u128::MAX).min(top(&self.ledger));
+        self.unguarded &= u16::try_from((1_u128 << lowest.min(15)) - 1).expect("15 bits");
+    }
+
+    /// Whether a task of an administrator is under way.
+    pub(super) fn has_task(&self) -> bool {
+        let announced = self.ledger.as_ref().is_some_and(|ledger| ledger.announced.is_some());
+        announced
+            || self
+                .processes
+                .iter()
+                .any(|process| matches!(process.at, At::Announcing(_) | At::Announced(..)))
     }
 
     pub(super) fn is_pending(&self) -> bool {

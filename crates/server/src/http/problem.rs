@@ -87,7 +87,7 @@ impl From<Error> for Problem {
             ErrorKind::Exhausted => StatusCode::GONE,
             ErrorKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
             ErrorKind::UnknownOutcome => StatusCode::GATEWAY_TIMEOUT,
-            ErrorKind::Denied | ErrorKind::StoreViolation => StatusCode::BAD_GATEWAY,
+            ErrorKind::Denied | ErrorKind::StoreViolation | ErrorKind::Witness => StatusCode::BAD_GATEWAY,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self::new(status, error.kind(), error.to_string())

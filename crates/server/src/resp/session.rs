@@ -219,6 +219,7 @@ fn code(error: &Error) -> &'static str {
         (_, ErrorKind::Conflict) => "CONFLICT",
         (_, ErrorKind::Closed) => "CLOSED",
         (_, ErrorKind::StoreViolation) => "VIOLATION",
+        (_, ErrorKind::Witness) => "WITNESS",
         _ => "ERR",
     }
 }

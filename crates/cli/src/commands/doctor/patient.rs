@@ -88,7 +88,7 @@ impl Patient {
             _ => self.url.connect().await?,
         };
         let asked = self.asked(store.clone());
-        let whole = match opening::witness(&self.url).await {
+        let whole = match self.url.witness(&*store).await {
             Ok(witness) => Some(witness.into_iter().fold(asked.clone(), doctor::Doctor::witness)),
             Err(error) => {
                 findings.push(Finding::of_opening("the witness", &error));

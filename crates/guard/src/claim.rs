@@ -1,0 +1,338 @@
+//! How a granted range is claimed, and what happens to a range that must not be used.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::witness::{is_certain, not_read, not_writable, of_the_witness};
+use super::{Announced, Guarded, Heal, Ledger, Refusal};
+use idmill::__private::{BoundedMap, count};
+use idmill::SequenceName;
+use idmill::store::{Change, GiveBack, Grant, Identity, Reserve, Store, exhausted};
+use idmill::{Error, ErrorKind, Result};
+use idmill_kit::Contention;
+
+/// Maximum number of claims per reserve after the first attempt. If a range must not be used, another is
+/// reserved.
+const TRIES: usize = 8;
+
+/// How long a rejected claim waits for a pending announcement.
+const PENDING: Contention = Contention::new()
+    .every(1)
+    .pauses(Duration::from_millis(5), Duration::from_millis(100))
+    .timeout(Duration::from_secs(2));
+
+/// A granted range that is to be claimed.
+pub(super) struct Attempt {
+    /// The ledger before the reserve.
+    pub(super) seen: Option<Ledger>,
+    pub(super) grant: Grant,
+    /// The place of the store, if it is known.
+    pub(super) place: Option<Arc<str>>,
+}
+
+impl Attempt {
+    /// Returns the ledger with the claim, or the reason why the range must not be used.
+    pub(super) fn judged(&self, now: Option<&Ledger>) -> Result<Ledger, Refusal> {
+        let Grant { identity, range, .. } = self.grant;
+        let claimed = Ledger::judge(self.seen.as_ref(), now, identity, range)?;
+        let store = self.place.clone().or_else(|| claimed.store.clone());
+        Ok(Ledger { store, ..claimed })
+    }
+}
+
+/// A range that is not used.
+struct Unused {
+    error: Error,
+    /// Whether another range must be reserved.
+    again: bool,
+    /// How many of its ids are a gap.
+    gap: u64,
+}
+
+/// The sequences whose ranges were refused because of their identity. Nothing more is reserved from them while
+/// the identity and the ledger stay the same.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(Mutex<BoundedMap<(Identity, LedgerState, Error)>>);
+
+/// What the refusal of an identity depends on.
+type LedgerState = (Identity, Option<Announced>);
+
+impl Refusals {
+    /// Returns the error of the last refusal if it would be repeated.
+    pub(super) async fn check(
+        &self,
+        name: &SequenceName,
+        seen: Option<&Ledger>,
+        store: &dyn Store,
+    ) -> Result<()> {
+        let Some((refused, state, error)) = self.0.lock().get(name).cloned() else { return Ok(()) };
+        let is_same = seen.is_some_and(|seen| (seen.identity, seen.announced) == state);
+        if is_same && store.inspect(name).await?.is_some_and(|stored| stored.identity == refused) {
+            return Err(error);
+        }
+        drop(self.0.lock().take(name));
+        Ok(())
+    }
+
+    fn remember(&self, name: &SequenceName, refused: Identity, state: LedgerState, error: Error) {
+        self.0.lock().put(name, (refused, state, error));
+    }
+}
+
+impl Guarded {
+    /// Claims the grant. If its range must not be used, reserves another.
+    pub(super) async fn use_or_again(&self, request: &Reserve, mut attempt: Attempt) -> Result<Grant> {
+        let (mut last, mut gap) = (None, 0);
+        for _ in 0..TRIES {
+            match self.claim(&request.name, &attempt).await {
+                Ok(()) => return Ok(attempt.grant.leaving_gap(gap)),
+                Err(unused) => {
+                    gap += unused.gap;
+                    if !unused.again {
+                        return Err(unused.error.leaving_gap(gap));
+                    }
+                    last = Some(unused.error);
+                }
+            }
+            attempt = self.attempt(request).await.map_err(|error| error.leaving_gap(gap))?;
+        }
+        gap += self.returned(&request.name, &attempt.grant).await;
+        let message = "each granted range was already claimed; use larger steps, or find the other writer of \
+                       this sequence";
+        let error = Error::new(ErrorKind::Unavailable, message);
+        Err(last.into_iter().fold(error, Error::because).leaving_gap(gap))
+    }
+
+    async fn claim(&self, name: &SequenceName, attempt: &Attempt) -> Result<(), Unused> {
+        let unclaimed = match self.try_claim(name, attempt).await {
+            Ok(None) => return Ok(()),
+            Ok(Some((refusal, now))) => return Err(self.refused(name, attempt, refusal, now).await),
+            Err(error) => self.unclaimed(name, &attempt.grant, error).await,
+        };
+        Err(Unused { error: unclaimed, again: false, gap: 0 })
+    }
+
+    /// Claims a grant. Returns `None`, or the refusal and the ledger at that time.
+    async fn try_claim(
+        &self,
+        name: &SequenceName,
+        attempt: &Attempt,
+    ) -> Result<Option<(Refusal, Option<Ledger>)>> {
+        let (mut contest, mut pending) = (Contention::new().begin(), PENDING.begin());
+        loop {
+            let now = self.witness.read(name).await.map_err(not_read)?;
+            let wanted = match attempt.judged(now.as_ref()) {
+                Ok(wanted) => wanted,
+                Err(refusal) => {
+                    let announced = now.as_ref().and_then(|now| now.announced);
+                    if announced.is_some_and(Announced::is_pending) && pending.lost(None).await.is_ok() {
+                        continue;
+                    }
+                    return Ok(Some((refusal, now)));
+                }
+            };
+            if self.witness.swap(name, now.as_ref(), &wanted).await? {
+                return Ok(None);
+            }
+            contest.lost(None).await?;
+        }
+    }
+
+    /// Returns the error of a failed claim. If the witness definitely has no claim, the range is returned to
+    /// the store.
+    pub(super) async fn unclaimed(&self, name: &SequenceName, grant: &Grant, error: Error) -> Error {
+        if !is_certain(&error) {
+            return lost(of_the_witness(error));
+        }
+        // Relaxed: as in `writable`.
+        self.is_doubtful.store(true, Ordering::Relaxed);
+        let gap = self.returned(name, grant).await;
+        not_writable(error).leaving_gap(gap)
+    }
+
+    /// Returns an unused range to the store. Returns how many ids are a gap, since the store did not take
+    /// them.
+    async fn returned(&self, name: &SequenceName, grant: &Grant) -> u64 {
+        let back = GiveBack::new(name.clone(), grant.identity, grant.range);
+        let taken =
+            self.store.capabilities().gives_back && matches!(self.store.give_back(&back).await, Ok(true));
+        if taken { 0 } else { grant.range.len() }
+    }
+
+    async fn refused(
+        &self,
+        name: &SequenceName,
+        attempt: &Attempt,
+        refusal: Refusal,
+        now: Option<Ledger>,
+    ) -> Unused {
+        let grant = &attempt.grant;
+        let (known, message) = match refusal {
+            Refusal::Claimed { top, .. } | Refusal::Recreated { top } => {
+                let announced = now.and_then(|now| now.announced);
+                return self.healed_by(name, grant, top, refusal, announced).await;
+            }
+            Refusal::Outdated => {
+                let gap = self.returned(name, grant).await;
+                return Unused { error: outdated(grant), again: true, gap };
+            }
+            Refusal::Replaced { known } => (known, replaced(grant, known, elsewhere(attempt, now.as_ref()))),
+            Refusal::BehindReset { known } => (known, behind_reset(grant, known)),
+        };
+        let gap = self.returned(name, grant).await;
+        match self.store.inspect(name).await {
+            // Others removed or reset the sequence after the grant.
+            Ok(stored) if stored.as_ref().is_none_or(|stored| stored.identity != grant.identity) => {
+                Unused { error: Error::new(ErrorKind::Unavailable, message), again: true, gap }
+            }
+            Ok(_) => {
+                let announced = now.and_then(|now| now.announced);
+                let error = Error::new(ErrorKind::StoreViolation, with(message, announced));
+                self.refusals.remember(name, grant.identity, (known, announced), error.clone());
+                Unused { error, again: false, gap }
+            }
+            Err(error) => Unused { error, again: false, gap },
+        }
+    }
+
+    /// Raises the store above all claims. Logs and counts a store that went back in time.
+    async fn healed_by(
+        &self,
+        name: &SequenceName,
+        grant: &Grant,
+        top: u128,
+        refusal: Refusal,
+        announced: Option<Announced>,
+    ) -> Unused {
+        let certainly = matches!(refusal, Refusal::Claimed { went_back: true, .. });
+        // An administrator raised the sequence to the floor, and the store does not have the raise yet.
+        let is_meant = announced == Some(Announced::Raising);
+        let went_back = match self.heal(name, grant, top).await {
+            Ok(Heal::Raise(next)) => {
+                if let Refusal::Recreated { .. } = refusal {
+                    tracing::info!(sequence = %name, "ids start at {next}, above the ids of the removed sequence with this name");
+                }
+                certainly || !is_meant && matches!(refusal, Refusal::Claimed { .. })
+            }
+            Ok(Heal::Nothing) => certainly,
+            Ok(Heal::Exhausted) => {
+                return Unused { error: all_claimed(name, grant, refusal), again: false, gap: 0 };
+            }
+            // Others raised or reset the sequence; the next reserve shows its new state.
+            Err(error) if error.kind() == ErrorKind::Conflict => false,
+            Err(error) => return Unused { error, again: false, gap: grant.range.len() },
+        };
+        if went_back {
+            self.report(name, grant, top);
+        }
+        // Ids that the store grants again were granted before, and a removed sequence's ids belong to it.
+        let is_late = !went_back && matches!(refusal, Refusal::Claimed { .. });
+        Unused { error: claimed_before(grant, top), again: true, gap: u64::from(is_late) * grant.range.len() }
+    }
+
+    /// Raises the store above all claims. The next id is never lowered, so a late or repeated call is
+    /// harmless.
+    async fn heal(&self, name: &SequenceName, grant: &Grant, top: u128) -> Result<Heal> {
+        let Some(info) = self.store.inspect(name).await? else { return Err(ErrorKind::Conflict.into()) };
+        let heal = Heal::of(&info, grant.identity, top);
+        if let Heal::Raise(next) = heal {
+            // A give-back changes the ledger before the store. If the top is now lower, the store was not
+            // restored.
+            let claimed = self.witness.read(name).await.map_err(not_read)?;
+            if claimed.is_some_and(|ledger| ledger.top() < top) {
+                return Err(ErrorKind::Conflict.into());
+            }
+            self.store.set(name, Change::new().next(next).expect(info.identity)).await?;
+        }
+        Ok(heal)
+    }
+
+    fn report(&self, name: &SequenceName, grant: &Grant, top: u128) {
+        // Relaxed: as in `healed`.
+        self.healed.fetch_add(1, Ordering::Relaxed);
+        count("idmill_healed_total", &[]);
+        let again = grant.range.start();
+        tracing::error!(
+            sequence = %name,
+            "the store went back in time: it repeated ids from {again} on; none was used, and ids continue \
+             from {top} or above"
+        );
+    }
+}
+
+/// Returns the place of the ledger's store, if it is another than that of the grant.
+fn elsewhere(attempt: &Attempt, now: Option<&Ledger>) -> Option<Arc<str>> {
+    let known = now.and_then(|now| now.store.clone())?;
+    attempt.place.as_ref().is_some_and(|here| *here != known).then_some(known)
+}
+
+fn replaced(grant: &Grant, known: Identity, elsewhere: Option<Arc<str>>) -> String {
+    if let Some(store) = elsewhere {
+        return format!(
+            "the witness has the claims of {store}: if that is another store, use a witness for each; otherwise \
+             restore the store, or remove NAME through the guard"
+        );
+    }
+    format!(
+        "the incarnation is {:016x}, the claims are for {:016x}; fix the URL, restore the store, or remove NAME \
+         through the guard",
+        grant.identity.incarnation, known.incarnation
+    )
+}
+
+fn behind_reset(grant: &Grant, known: Identity) -> String {
+    format!(
+        "the store lost a reset or revoke: it has epoch {}, the claims {}; restore a later backup, or reset the \
+         sequence again",
+        grant.identity.epoch, known.epoch
+    )
+}
+
+/// Adds the pending announcement, a possible cause, to an error message.
+fn with(message: String, announced: Option<Announced>) -> String {
+    match announced.filter(|announced| announced.is_pending()) {
+        Some(announced) => format!("{message}; {}", announced.repeated()),
+        None => message,
+    }
+}
+
+fn all_claimed(name: &SequenceName, grant: &Grant, refusal: Refusal) -> Error {
+    let max = grant.bounds.max();
+    if let Refusal::Claimed { .. } = refusal {
+        return exhausted(name, max);
+    }
+    let message = format!(
+        "a removed sequence used all ids up to {max}; raise `max`, or if none is in use, run `idmill \
+         remove NAME --yes --forget`"
+    );
+    Error::new(ErrorKind::Exhausted, message)
+}
+
+fn claimed_before(grant: &Grant, top: u128) -> Error {
+    let message = format!(
+        "the store granted ids from {} on, but ids below {top} were already claimed; the grant was not \
+         used",
+        grant.range.start()
+    );
+    Error::new(ErrorKind::StoreViolation, message)
+}
+
+fn outdated(grant: &Grant) -> Error {
+    let message = format!(
+        "the store granted ids from {} on, below earlier claims; the grant was not used",
+        grant.range.start()
+    );
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+/// The store granted a range that is not used. The caller counts it as a gap.
+fn lost(error: Error) -> Error {
+    Error::new(
+        ErrorKind::UnknownOutcome,
+        "a range was reserved, but its claim is not confirmed; the range is a gap",
+    )
+    .because(error)
+}
