@@ -262,13 +262,27 @@ pub const NAMES: &str = "SELECT c.relname::text, bool_and(COALESCE(has_sequence_
     AND c.relname::text COLLATE \"C\" > $2 AND left(c.relname::text, length($3)) = $3 \
     GROUP BY c.relname ORDER BY c.relname::text COLLATE \"C\" LIMIT $4::bigint";
 
-/// Returns the query for [`NativeState::read`]. The query draws nothing.
+/// The columns of [`NativeState::read`] after the name and the position. All are read under the snapshot of
+/// the statement. Each change of a property changes the file.
+const PROPERTIES: &str = "s.seqincrement::text, s.seqmin::text, s.seqmax::text, s.seqcycle::text, s.seqcache::text, \
+    s.relpersistence::text, s.relfilenode::text, s.o::text, obj_description(s.o, 'pg_class'), s.seqstart::text";
+
+/// The columns of the catalog that [`PROPERTIES`] come from.
+const CATALOG: &str = "c.oid AS o, c.relname, c.relpersistence, c.relfilenode, p.*";
+
+/// Returns the query for [`NativeState::read`]. The query draws nothing. It returns no row if the sequence
+/// was changed during the read: the position and the properties are always of one state.
+///
+/// The properties come from the snapshot of the statement, but the position comes from the current file,
+/// which can be older or newer than the snapshot. So the current file number is compared before and after
+/// the position is read.
 pub fn see_sql(sql: &str, name: &str) -> String {
     format!(
-        "SELECT {}::text, l.last_value::text, l.is_called::text, p.seqincrement::text, p.seqmin::text, p.seqmax::text, \
-         p.seqcycle::text, p.seqcache::text, c.relpersistence::text, pg_relation_filenode(c.oid)::text, c.oid::text, \
-         obj_description(c.oid, 'pg_class'), p.seqstart::text FROM {sql} AS l, pg_catalog.pg_class AS c, pg_catalog.pg_sequence AS p \
-         WHERE c.oid = {}::regclass AND p.seqrelid = c.oid",
+        "SELECT {}::text, l.last_value::text, l.is_called::text, {PROPERTIES} \
+         FROM (SELECT {CATALOG}, pg_relation_filenode(c.oid) AS before FROM pg_catalog.pg_class AS c \
+         JOIN pg_catalog.pg_sequence AS p ON p.seqrelid = c.oid WHERE c.oid = {}::regclass OFFSET 0) AS s, \
+         LATERAL (SELECT l.last_value, l.is_called FROM {sql} AS l WHERE s.before = s.relfilenode OFFSET 0) AS l \
+         WHERE s.relfilenode = CASE WHEN l.is_called IS NOT NULL THEN pg_relation_filenode(s.o) END",
         literal(name),
         literal(sql)
     )
@@ -278,31 +292,29 @@ pub fn see_sql(sql: &str, name: &str) -> String {
 /// largest value allowed. The statement draws fewer values if fewer are left. The columns are those of
 /// [`see_sql`], with the drawn value as `last_value`, then the commit's durability at [`DRAWN_DURABLE_AT`].
 ///
-/// The properties are read after the value, under the lock that `nextval` took. That lock blocks `ALTER
-/// SEQUENCE` until the commit, so they are the properties that the value was drawn with. The numbers come
-/// from the current catalog; name, persistence and comment from the statement's snapshot.
+/// A statement takes its snapshot before it waits for a lock. `pg_sequence_last_value` takes the lock of
+/// `nextval`, which blocks `ALTER SEQUENCE` until the commit. If the sequence then has another file than in
+/// the snapshot, it was changed in between, and the statement draws nothing: its properties and its comment
+/// would be those from before the change.
 ///
 /// If ranges can have several values, an advisory lock serializes the clients, so that the values are
 /// contiguous. Clients that do not take the lock may still draw in between.
 pub fn draw_sql(sql: &str) -> String {
-    let own = |field: &str| format!("(pg_sequence_parameters(n.o)).{field}::text");
-    let [increment, min, max] = ["increment", "minimum_value", "maximum_value"].map(own);
-    let [cycles, cache, start] = ["cycle_option", "cache_size", "start_value"].map(own);
     let name = literal(sql);
     format!(
         "WITH session AS (SELECT {DURABLE}, set_config('lock_timeout', $2, true) AS timeout, \
          pg_logical_emit_message(true, 'idmill', '')::text AS flushed), \
-         n AS (SELECT nextval(q.o) AS v, q.o, q.durable FROM \
-         (SELECT {name}::regclass AS o, session.durable, session.timeout, session.flushed, CASE WHEN $1::numeric > 1 \
+         turn AS (SELECT {name}::regclass AS o, session.*, CASE WHEN $1::numeric > 1 \
          OR (SELECT seqincrement = 1 FROM pg_catalog.pg_sequence WHERE seqrelid = {name}::regclass) THEN \
          pg_advisory_xact_lock(({ADVISORY}::bigint << 32) | {name}::regclass::oid::bigint) IS NULL END AS turn \
-         FROM session OFFSET 0) AS q, \
-         {sql} AS l, pg_catalog.pg_sequence AS p, generate_series(1, LEAST($1::numeric, \
-         div(LEAST(p.seqmax, $3::numeric) - l.last_value, p.seqincrement) + CASE WHEN l.is_called THEN 0 ELSE 1 END)::bigint) \
-         WHERE p.seqrelid = q.o OFFSET 0) \
-         SELECT (SELECT relname::text FROM pg_catalog.pg_class WHERE oid = n.o), n.v::text, 'true', {increment}, {min}, {max}, \
-         {cycles}, {cache}, (SELECT relpersistence::text FROM pg_catalog.pg_class WHERE oid = n.o), \
-         pg_relation_filenode(n.o)::text, n.o::oid::text, obj_description(n.o, 'pg_class'), {start}, n.durable FROM n"
+         FROM session), \
+         locked AS (SELECT turn.*, pg_sequence_last_value(turn.o) AS reached FROM turn), \
+         s AS (SELECT {CATALOG}, locked.durable FROM locked, pg_catalog.pg_class AS c, pg_catalog.pg_sequence AS p \
+         WHERE c.oid = locked.o AND p.seqrelid = locked.o AND c.relfilenode = pg_relation_filenode(locked.o) OFFSET 0), \
+         n AS (SELECT nextval(s.o::regclass) AS v, s.* FROM s, {sql} AS l, generate_series(1, LEAST($1::numeric, \
+         div(LEAST(s.seqmax, $3::numeric) - l.last_value, s.seqincrement) + CASE WHEN l.is_called THEN 0 ELSE 1 END)::bigint) \
+         OFFSET 0) \
+         SELECT s.relname::text, s.v::text, 'true', {PROPERTIES}, s.durable FROM n AS s"
     )
 }
 

@@ -1,5 +1,7 @@
 //! Lists a page of the sequences.
 
+use std::collections::HashSet;
+
 use idmill::store::{Cursor, Listing, Page, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName, Status};
 use idmill_kit::paging;
@@ -48,18 +50,17 @@ impl NativeSequences {
     }
 
     /// Reads these sequences in one statement. If the statement fails, reads them one by one, to find each
-    /// sequence that fails.
+    /// sequence that fails. Sequences that were changed during the statement are also read one by one.
     async fn list_these(&self, some: &[(String, SequenceName)], listing: &mut Listing) -> Result<()> {
         let select = |(sql, name): &(String, SequenceName)| format!("({})", see_sql(sql, name));
         let selects: Vec<_> = some.iter().map(select).collect();
         let together = self.sessions.run(&Statement::read(selects.join(" UNION ALL "), [])).await;
-        if let Ok(rows) = together {
-            for row in &rows {
-                add(listing, text(row, 0), NativeState::read(row, self.values).and_then(|seen| seen.info()));
-            }
-            return Ok(());
+        let rows = together.unwrap_or_default();
+        for row in &rows {
+            add(listing, text(row, 0), NativeState::read(row, self.values).and_then(|seen| seen.info()));
         }
-        for (sql, name) in some {
+        let read: HashSet<_> = rows.iter().map(|row| text(row, 0)).collect();
+        for (sql, name) in some.iter().filter(|(_, name)| !read.contains(name.as_str())) {
             match self.see(sql, name).await {
                 Ok(Some(seen)) => add(listing, name, seen.info()),
                 // The sequence was dropped in the meantime.

@@ -175,7 +175,8 @@ impl NativeSequences {
                 self.begin(request, kept).await?;
                 continue;
             }
-            // An exhausted sequence returns no value, nor does one that is being restarted.
+            // An exhausted sequence returns no value, nor does one that was changed while the draw waited for
+            // its lock.
             if !self.draw(request, kept).await? {
                 kept.forget();
             }
@@ -217,7 +218,8 @@ impl NativeSequences {
         }
     }
 
-    /// Draws values for up to `count` ids; `false` if none are left.
+    /// Draws values for up to `count` ids; `false` if none are left, or if the sequence was changed while the
+    /// draw waited.
     async fn draw(&self, request: &Reserve, kept: &mut Kept) -> Result<bool> {
         // An estimate of the number of values: each row has the increment that applies to it.
         let increment = kept.increment.unwrap_or(1).max(1);
@@ -273,7 +275,7 @@ impl NativeSequences {
                     if let Some(row) = rows.first() {
                         return NativeState::read(row, self.values).map(Some);
                     }
-                    // The sequence exists, and was restarted during the read: its old file is empty.
+                    // The sequence exists, and was changed during the read.
                 }
                 Err(fault) if fault.code() == Some(UNDEFINED_TABLE) => return Ok(None),
                 // The old file was removed during the read.

@@ -1,5 +1,6 @@
 //! The PostgreSQL stores with a real server, which `ci/engines/postgres` starts for each test.
 
+mod changes;
 mod columns;
 mod cost;
 mod durable;
