@@ -444,18 +444,26 @@ pub fn set_sql(sql: &str, seen: &NativeState, after: &SequenceInfo, timeout: &st
     };
     let note = first.unwrap_or(First { value: 0, whole_from: None }).note(noted);
     let body = format!(
-        "ALTER SEQUENCE {sql} NO CYCLE; SELECT l.last_value, l.is_called, obj_description({oid}::oid, 'pg_class') \
-         INTO last, called, note FROM {sql} AS l; \
-         IF last <> {} OR called <> {} OR COALESCE(note, '') <> {} THEN \
-         RAISE EXCEPTION 'it has changed' USING ERRCODE = '{CHANGED}'; END IF; \
-         ALTER SEQUENCE {sql} {bounds} RESTART WITH {last}; PERFORM setval({oid}::oid::regclass, {last}, {called}); {}",
-        seen.last,
-        seen.called,
-        literal(&seen.comment),
+        "{} ALTER SEQUENCE {sql} {bounds} RESTART WITH {last}; PERFORM setval({}::oid::regclass, {last}, {called}); {}",
+        unchanged_sql(sql, seen),
+        seen.oid,
         note_sql(sql, seen.remark(), &note, after.identity),
-        oid = seen.oid,
     );
-    Ok(block("last bigint; called boolean; note text; ", timeout, &body))
+    Ok(block("last bigint; called boolean; note text; same boolean; ", timeout, &body))
+}
+
+/// Locks a sequence, and raises [`CHANGED`] if it is no longer as it was seen. If only its file has changed,
+/// no value was drawn from the new file.
+fn unchanged_sql(sql: &str, seen: &NativeState) -> String {
+    let NativeState { last, called, increment, min, max, start, oid, .. } = seen;
+    format!(
+        "ALTER SEQUENCE {sql} NO CYCLE; SELECT l.last_value, l.is_called, obj_description({oid}::oid, 'pg_class'), \
+         ROW(p.increment, p.minimum_value, p.maximum_value, p.start_value) = ROW({increment}, {min}, {max}, {start}) \
+         INTO last, called, note, same FROM {sql} AS l, pg_sequence_parameters({oid}::oid) AS p; \
+         IF last <> {last} OR called <> {called} OR COALESCE(note, '') <> {} OR NOT same THEN \
+         RAISE EXCEPTION 'it has changed' USING ERRCODE = '{CHANGED}'; END IF;",
+        literal(&seen.comment)
+    )
 }
 
 /// Returns the statement that drops a sequence. It waits at most `timeout` for a lock.
@@ -464,10 +472,11 @@ pub fn drop_sql(sql: &str, timeout: &str) -> String {
 }
 
 /// A block that is one transaction. Its commit is durable whatever the session's settings are, and
-/// it waits at most `timeout` for a lock.
+/// it waits at most `timeout` for a lock. Its isolation lets it read what another transaction changed while
+/// it waited.
 fn block(declare: &str, timeout: &str, body: &str) -> String {
     format!(
-        "DO $idmill$ DECLARE {declare}durable text; BEGIN SELECT {DURABLE} INTO durable; \
+        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; DO $idmill$ DECLARE {declare}durable text; BEGIN SELECT {DURABLE} INTO durable; \
          PERFORM set_config('lock_timeout', {}, true); {body} END $idmill$",
         literal(timeout),
         DURABLE = DURABLE.trim_end_matches(" AS durable")

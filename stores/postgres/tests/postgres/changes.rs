@@ -162,3 +162,46 @@ async fn draw_that_waited_for_a_change_has_its_identity() {
         assert_eq!(Some(grant.range.start()), changed.next, "a draw that repeats took an id");
     }
 }
+
+/// With a stricter isolation, a statement that waited for a change does not see it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_of_concurrent_revocations_raises_the_epoch() {
+    let Some(engine) = server().await else { return };
+    let before = inspect(&created(&engine).await, "s").await.identity;
+    let levels = ["read committed", "repeatable read", "serializable"];
+    for (level, round) in levels.into_iter().zip(1..) {
+        let set = format!("ALTER ROLE postgres SET default_transaction_isolation = '{level}'");
+        client(&engine).await.batch_execute(&set).await.unwrap();
+        let mut revoking = Vec::new();
+        for _ in 0..3 {
+            let store = open(&engine).await;
+            revoking.push(tokio::spawn(async move {
+                for _ in 0..20 {
+                    store.set(&name("s"), Change::new().revoke(true)).await.unwrap();
+                }
+            }));
+        }
+        for revoked in revoking {
+            revoked.await.unwrap();
+        }
+        let now = inspect(&open(&engine).await, "s").await.identity;
+        assert_eq!(now, Identity { epoch: before.epoch + 60 * round, ..before }, "{level}");
+    }
+}
+
+#[tokio::test]
+async fn change_that_waited_for_another_keeps_its_properties() {
+    let Some(engine) = server().await else { return };
+    let (store, mut holder) = (created(&engine).await, client(&engine).await);
+    let before = inspect(&store, "s").await;
+    let holding = holder.transaction().await.unwrap();
+    holding.batch_execute("ALTER SEQUENCE s MAXVALUE 2000000000").await.unwrap();
+    let changing =
+        tokio::spawn(async move { store.set(&name("s"), Change::new().revoke(true)).await.unwrap() });
+    until_waiting(&client(&engine).await, 1).await;
+    holding.commit().await.unwrap();
+    let after = changing.await.unwrap();
+    assert_eq!(after.bounds.max(), 2_000_000_000);
+    // The file that the other change made is part of its epoch, which someone may have read.
+    assert!(after.identity.epoch > before.identity.epoch + (1 << 32), "{after:?}");
+}
