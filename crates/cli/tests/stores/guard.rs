@@ -4,6 +4,7 @@ use idmill_testing::engines::Engine;
 
 use crate::ONE;
 use crate::common::Place;
+use crate::common::served::Served;
 
 /// Tests pairs of URLs for the same server, with `{}` for its address and `{port}` for its port.
 async fn refused(engine: &str, pairs: &[[&str; 2]], said: &str) {
@@ -60,6 +61,28 @@ async fn witness_on_the_same_redis_is_refused() {
 async fn witness_in_the_same_mariadb_database_is_refused() {
     let pairs = [["mysql://root@{}/ids?timeout=30s", "mariadb://root@localhost:{port}/ids?timeout=30s"]];
     refused("mariadb", &pairs, "is the store itself").await;
+}
+
+/// An idmill server hides the address of its store, and the databases differ. The server's store is in the
+/// same PostgreSQL cluster as the other store, in each direction and behind two servers.
+#[tokio::test]
+async fn witness_behind_a_server_on_the_same_postgres_is_refused() {
+    let _one = ONE.lock().await;
+    let Some(engine) = Engine::start("postgres").await else { return };
+    let (place, other) = (Place::new(), Place::new());
+    let [store, beside] = ["postgres", "template1"]
+        .map(|database| format!("postgres://postgres@{}/{database}?timeout=30s", engine.address()));
+    let [one, two] = [(&place, &store), (&other, &beside)]
+        .map(|(place, store)| Served::start(place, &["--store", store], &[]));
+    let [one, two] = [one, two].map(|served| (format!("idmill://{}?timeout=30s", served.resp), served));
+    for (store, witness) in [(&store, &two.0), (&one.0, &beside), (&one.0, &two.0), (&store, &one.0)] {
+        for witness in [format!("{witness}&new=true"), witness.clone()] {
+            let ran = place.run(&["next", "orders", "--store", store, "--guard", &witness]);
+            assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{store}, {witness}: {ran:?}");
+            let said = "on the store's server, PostgreSQL cluster";
+            assert!(ran.err.contains(said), "{store}, {witness}: {}", ran.err);
+        }
+    }
 }
 
 /// Two servers guard each other.

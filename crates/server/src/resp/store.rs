@@ -82,6 +82,10 @@ impl Session {
                 caller.has(Right::Reserve)?;
                 records(&self.state.proxy, caller, page).await
             }
+            Ask::Server => {
+                caller.has(Right::Reserve)?;
+                store.server().await.map(Said::Server)
+            }
             Ask::Create { name, bounds } => {
                 let (store, of) = (self.state.proxy.administered(), name.clone());
                 let create = async move { store.create(&of, bounds).await };
@@ -250,9 +254,12 @@ impl Session {
 /// Returns the kind of error for a store that does not answer this request in time.
 fn silent(ask: &Ask) -> ErrorKind {
     match ask {
-        Ask::Capabilities | Ask::Inspect(_) | Ask::List(_) | Ask::Record(_) | Ask::ListRecords(_) => {
-            ErrorKind::Unavailable
-        }
+        Ask::Capabilities
+        | Ask::Inspect(_)
+        | Ask::List(_)
+        | Ask::Record(_)
+        | Ask::ListRecords(_)
+        | Ask::Server => ErrorKind::Unavailable,
         _ => ErrorKind::UnknownOutcome,
     }
 }

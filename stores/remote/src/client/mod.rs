@@ -155,6 +155,15 @@ impl RemoteStore {
         self.done(self.write(Ask::Remove(name.clone())).await)
     }
 
+    async fn try_server(&self) -> Result<Option<String>> {
+        match self.read(Ask::Server).await {
+            Ok(Said::Server(server)) => Ok(server),
+            // A server of an earlier release does not know the request.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(None),
+            other => Err(self.refused(other, Asked::Read)),
+        }
+    }
+
     async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
         match self.read(Ask::Record(name.clone())).await {
             Ok(Said::Record(record)) => Ok(record),
@@ -215,7 +224,7 @@ impl Store for RemoteStore {
         })
     }
 
-    idmill::store_calls!(give_back create inspect list set remove record swap_record list_records);
+    idmill::store_calls!(give_back create inspect list set remove server record swap_record list_records);
 }
 
 /// Rejects a grant that no store can return for this request.

@@ -71,6 +71,8 @@ pub enum Ask {
         wanted: String,
     },
     ListRecords(Page),
+    /// Reads the identity of the server behind this one. An earlier release rejects this request as invalid.
+    Server,
 }
 
 /// An answer of a server.
@@ -98,6 +100,7 @@ pub enum Said {
     Rows(Rows),
     Record(Option<String>),
     Records(Records),
+    Server(Option<String>),
     /// Whether the range was taken back, the sequence removed, or the record written.
     Done(bool),
     Failed(Fault),

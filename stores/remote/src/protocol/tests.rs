@@ -33,6 +33,7 @@ fn asks() -> Vec<Ask> {
         Ask::Record(name.clone()),
         Ask::SwapRecord { name, seen: None, wanted: "\"'\\".to_owned() },
         Ask::ListRecords(page),
+        Ask::Server,
     ]
 }
 
@@ -58,6 +59,7 @@ fn said() -> Vec<Said> {
         Said::Rows(Rows { sequences: vec![info], unreadable: unreadable.clone(), next: next.clone() }),
         Said::Record(Some("text".to_owned())),
         Said::Records(Records { records: vec![(name, "text".to_owned())], unreadable, next }),
+        Said::Server(Some("etcd cluster 7".to_owned())),
         Said::Done(true),
         Said::Failed(fault),
     ]
@@ -124,7 +126,7 @@ proptest! {
     /// Changes one byte of a message. If the result still decodes, encoding and decoding it again must
     /// return the same message.
     #[test]
-    fn decoded_messages_encode_the_same(which in 0..9_usize, at: prop::sample::Index, byte: u8) {
+    fn decoded_messages_encode_the_same(which in 0..10_usize, at: prop::sample::Index, byte: u8) {
         let mut request = Request { number: 5, ask: asks().swap_remove(which) }.encode();
         let at_request = at.index(request.len());
         request[at_request] = byte;

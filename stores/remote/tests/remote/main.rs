@@ -8,3 +8,4 @@ mod lost;
 mod nonsense;
 mod rights;
 mod store;
+mod witness;

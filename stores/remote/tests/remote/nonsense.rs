@@ -17,8 +17,8 @@ use crate::common::{Running, name, open, request, reserve};
 type Reply = Arc<dyn Fn(Request) -> Vec<u8> + Send + Sync>;
 
 /// A fake server that replies as configured to every request of a connection except the first.
-struct Stranger {
-    address: SocketAddr,
+pub(crate) struct Stranger {
+    pub(crate) address: SocketAddr,
     task: JoinHandle<()>,
 }
 
@@ -29,7 +29,7 @@ impl Drop for Stranger {
 }
 
 impl Stranger {
-    async fn saying(reply: impl Fn(Request) -> Vec<u8> + Send + Sync + 'static) -> Self {
+    pub(crate) async fn saying(reply: impl Fn(Request) -> Vec<u8> + Send + Sync + 'static) -> Self {
         Self::greeting(
             |number| {
                 let can = Capabilities::new(Durability::Disk).shared(true).gives_back(true);
@@ -83,7 +83,7 @@ async fn asked(stream: &mut TcpStream) -> Option<Request> {
     }
 }
 
-fn bulk(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn bulk(bytes: &[u8]) -> Vec<u8> {
     [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
 }
 
