@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use derive_more::Display;
 use parking_lot::Mutex;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::access::{Caller, Place, Refusal};
 use crate::tls::{self, Stream};
@@ -24,6 +24,8 @@ pub(crate) struct Peer {
     /// The subject of the client's certificate.
     subject: Option<String>,
     guesses: AtomicU32,
+    /// When bytes last arrived over HTTP; moved on by the time of successful draws.
+    arrived: Mutex<Option<Instant>>,
     /// The place among the connections of the token that the client sent last.
     place: Mutex<Option<Place>>,
 }
@@ -36,6 +38,28 @@ impl Peer {
         };
         let subject = shown.and_then(|chain| tls::subject(chain.first()?));
         Self { address: stream.peer_addr().ok(), subject, ..Self::default() }
+    }
+
+    /// Notes that bytes arrived.
+    pub(crate) fn came(&self) {
+        *self.arrived.lock() = Some(Instant::now());
+    }
+
+    /// Returns when the bytes of the current request arrived. Pipelined requests that arrived together share
+    /// the time to wait for ids.
+    pub(crate) fn arrived(&self) -> Instant {
+        self.arrived.lock().unwrap_or_else(Instant::now)
+    }
+
+    /// Runs a wait of a draw. Only the time of failed waits counts, as over the Redis protocol.
+    pub(crate) async fn waited<T, E>(&self, wait: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        let begun = Instant::now();
+        let outcome = wait.await?;
+        if let Some(at) = &mut *self.arrived.lock() {
+            // Bytes may have arrived since.
+            *at = (*at + begun.elapsed()).min(Instant::now());
+        }
+        Ok(outcome)
     }
 
     pub(crate) fn subject(&self) -> Option<&str> {
@@ -66,7 +90,6 @@ impl Peer {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-    use tokio::time::Instant;
 
     use super::*;
     use crate::access::Access;

@@ -14,6 +14,7 @@ use idmill::{
     Sequences, Status,
 };
 use parking_lot::RwLock;
+use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::last_error::Unopened;
@@ -51,26 +52,31 @@ impl OpenSequence {
         self.allocator.try_next().inspect(|id| self.note(*id))
     }
 
-    pub(crate) async fn next(&self) -> Result<i64> {
-        self.asked(self.allocator.next()).await.inspect(|id| self.note(*id))
+    pub(crate) async fn next(&self, due: Instant) -> Result<i64> {
+        self.asked(self.until(due).next()).await.inspect(|id| self.note(*id))
+    }
+
+    /// Returns the allocator, whose calls wait until `due`.
+    fn until(&self, due: Instant) -> Allocator<i64> {
+        self.allocator.within(due.saturating_duration_since(Instant::now()))
     }
 
     /// Returns `n` ids in as few ranges as possible.
-    pub(crate) async fn take(&self, n: u64) -> Result<Ranges<i64>> {
+    pub(crate) async fn take(&self, n: u64, due: Instant) -> Result<Ranges<i64>> {
         if n > MOST_IDS {
             let message =
                 format!("{n} ids in one request; the maximum is {MOST_IDS}, so send several requests");
             return Err(Error::invalid(message).of(self.allocator.name()).during(Operation::Draw));
         }
-        let ranges = self.asked(self.allocator.take(n)).await?;
+        let ranges = self.asked(self.until(due).take(n)).await?;
         ranges.iter().filter_map(IdRange::last).for_each(|last| self.note(last));
         Ok(ranges)
     }
 
     /// Returns `n` consecutive ids. Blocks that another process has split are skipped, and leave a gap.
-    pub(crate) async fn take_in_a_row(&self, n: u64) -> Result<IdRange<i64>> {
+    pub(crate) async fn take_in_a_row(&self, n: u64, due: Instant) -> Result<IdRange<i64>> {
         for _ in 0..TRIES {
-            let ranges = self.take(n).await?;
+            let ranges = self.take(n, due).await?;
             match ranges.as_ref() {
                 [range] => return Ok(*range),
                 skipped => skip(skipped),
@@ -349,19 +355,23 @@ mod tests {
         OpenSequences::of(sequences.clone(), sequences, Duration::from_secs(60))
     }
 
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
     #[tokio::test]
     async fn sweep_closes_unused_sequences() {
         let draws = draws();
         let held = draws.find("held").await.unwrap();
-        draws.find("drawn").await.unwrap().next().await.unwrap();
+        draws.find("drawn").await.unwrap().next(soon()).await.unwrap();
         draws.find("idle").await.unwrap();
         let open = || draws.with_open(|open| open.keys().map(ToString::to_string).collect::<Vec<_>>());
         draws.sweep();
         assert_eq!(open(), ["drawn", "held", "idle"], "each was opened since the last sweep");
-        draws.find("drawn").await.unwrap().next().await.unwrap();
+        draws.find("drawn").await.unwrap().next(soon()).await.unwrap();
         draws.sweep();
         assert_eq!(open(), ["drawn", "held"]);
-        assert_eq!(held.next().await.unwrap(), 1);
+        assert_eq!(held.next(soon()).await.unwrap(), 1);
         assert_eq!(draws.open("held").and_then(|served| served.last()), Some(1));
     }
 
@@ -370,7 +380,7 @@ mod tests {
         let served = draws().find("s").await.unwrap();
         let mut past = 1;
         for n in 1..200 {
-            let block = served.take_in_a_row(n).await.unwrap();
+            let block = served.take_in_a_row(n, soon()).await.unwrap();
             assert!(block.len() == n && block.start() >= past, "{block:?} after {past}");
             past = block.start() + n;
         }

@@ -17,6 +17,7 @@ use idmill::ErrorKind;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
+use tokio_util::io::InspectReader;
 use tokio_util::sync::CancellationToken;
 
 use super::health;
@@ -38,10 +39,12 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (peer, router) = (Arc::new(peer), TowerToHyperService::new(router));
+    let reads = peer.clone();
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
         router.call(request)
     });
+    let stream = InspectReader::new(stream, move |_: &[u8]| reads.came());
     let mut stream = Box::pin(TimeoutStream::new(stream));
     stream.as_mut().set_write_timeout_pinned(Some(TIMEOUT));
     let connection = http1::Builder::new()

@@ -3,12 +3,12 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use futures_util::stream;
 use idmill::{IdRange, Ranges};
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,7 @@ use super::body::{Name, Number};
 use super::problem::Problem;
 use crate::access::{Caller, Right};
 use crate::counters;
+use crate::peer::Peer;
 use crate::state::ServerState;
 
 /// Number of ids per part. Longer answers are written in parts, as fast as the client reads.
@@ -63,9 +64,33 @@ pub(super) async fn draw(
     Name(name): Name,
     headers: HeaderMap,
     asked: Result<Query<Asked>, QueryRejection>,
+    peer: Option<Extension<Arc<Peer>>>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     let Query(Asked { n, form }) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
+    must_be_plain(&headers, body)?;
+    if n == 0 {
+        return Err(Problem::invalid("`n` is 0; it must be at least 1"));
+    }
+    caller.may(Right::Draw, &name)?;
+    caller.may_take(n)?;
+    let peer = peer.map(|Extension(peer)| peer).unwrap_or_default();
+    let served = peer.waited(state.sequence::<Problem>(&caller, &name)).await?;
+    let due = peer.arrived() + state.proxy.limit();
+    if n == 1 && form == Form::Ids {
+        let id = peer.waited(served.next(due)).await?;
+        return Ok(whole(&name, [id].into_iter()));
+    }
+    let ranges = peer.waited(served.take(n, due)).await?;
+    Ok(match form {
+        Form::Ranges => Json(InRanges { sequence: &name, ranges: ranges.iter().filter_map(ends).collect() })
+            .into_response(),
+        Form::Ids => in_parts(&name, &ranges),
+    })
+}
+
+/// Rejects a body, and a header that draws do not support.
+fn must_be_plain(headers: &HeaderMap, body: Result<Bytes, BytesRejection>) -> Result<(), Problem> {
     if headers.contains_key("idempotency-key") {
         let detail = "`Idempotency-Key` is not supported: each request draws new ids, and the ids of a lost \
                       reply leave a gap";
@@ -77,22 +102,7 @@ pub(super) async fn draw(
             "the request has a body, which draws do not read; send `n` and `form` in the URL: `?n=10`";
         return Err(Problem::invalid(detail));
     }
-    if n == 0 {
-        return Err(Problem::invalid("`n` is 0; it must be at least 1"));
-    }
-    caller.may(Right::Draw, &name)?;
-    caller.may_take(n)?;
-    let served = state.sequence::<Problem>(&caller, &name).await?;
-    if n == 1 && form == Form::Ids {
-        let id = served.next().await?;
-        return Ok(whole(&name, [id].into_iter()));
-    }
-    let ranges = served.take(n).await?;
-    Ok(match form {
-        Form::Ranges => Json(InRanges { sequence: &name, ranges: ranges.iter().filter_map(ends).collect() })
-            .into_response(),
-        Form::Ids => in_parts(&name, &ranges),
-    })
+    Ok(())
 }
 
 fn ends(range: &IdRange<i64>) -> Option<Ends> {

@@ -87,7 +87,7 @@ impl Session {
     }
 
     async fn incr_of(&mut self, name: &[u8]) -> Outcome {
-        let id = self.sequence(name).await?.next().await?;
+        let id = self.draw(name, async |served, due| served.next(due).await).await?;
         self.drawn += 1;
         Ok(Answer::Integer(id))
     }
@@ -95,7 +95,7 @@ impl Session {
     /// Draws `n` consecutive ids. Returns the last id, as in Redis: the block is `(answer - n, answer]`.
     async fn incrby(&mut self, name: &[u8], n: &[u8]) -> Outcome {
         let n = self.amount(n)?;
-        let range = self.sequence(name).await?.take_in_a_row(n).await?;
+        let range = self.draw(name, async |served, due| served.take_in_a_row(n, due).await).await?;
         self.drawn += n;
         Ok(Answer::Integer(range.last().unwrap_or_default()))
     }
@@ -103,7 +103,7 @@ impl Session {
     /// Returns the first and the last id of each range.
     async fn take(&mut self, name: &[u8], n: &[u8]) -> Outcome {
         let n = self.amount(n)?;
-        let ranges = self.sequence(name).await?.take(n).await?;
+        let ranges = self.draw(name, async |served, due| served.take(n, due).await).await?;
         self.drawn += n;
         let ends = |range: &IdRange<i64>| [range.first(), range.last()].map(Option::unwrap_or_default);
         Ok(Answer::List(ranges.iter().flat_map(ends).map(Answer::Integer).collect()))
@@ -130,12 +130,12 @@ impl Session {
     }
 
     /// Returns how many of the sequences exist in the store.
-    async fn exists(&self, command: Command<'_>) -> Outcome {
+    async fn exists(&mut self, command: Command<'_>) -> Outcome {
         let mut found = 0;
         for at in 1..command.len() {
             let name = text(command.word(at).unwrap_or_default())?;
             self.caller()?.may(Right::Draw, name)?;
-            found += i64::from(self.state.draws.sequences().inspect(name).await?.is_some());
+            found += i64::from(self.is_stored(name).await?);
         }
         Ok(Answer::Integer(found))
     }

@@ -47,7 +47,7 @@ where
     let mut connection = Connection {
         stream,
         read: BytesMut::new(),
-        ahead: BytesMut::new(),
+        ahead: Ahead::default(),
         words: Words::default(),
         replies: Replies::new(),
         ids: 0,
@@ -61,13 +61,20 @@ where
 struct Connection<S> {
     stream: S,
     read: BytesMut,
-    /// Bytes that arrived while an answer was awaited. They follow those in `read`.
-    ahead: BytesMut,
+    ahead: Ahead,
     words: Words,
     replies: Replies,
     /// Number of ids in answers that are not written yet.
     ids: u64,
     session: Session,
+}
+
+/// Bytes that arrived while an answer was awaited. They follow those in `read`.
+#[derive(Default)]
+struct Ahead {
+    bytes: BytesMut,
+    /// When the first of them arrived.
+    since: Option<Instant>,
 }
 
 /// Counts unread ids however the connection ends, even if the client is cut off during an answer.
@@ -129,6 +136,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if read == 0 {
                 return Ok(());
             }
+            self.session.came(Instant::now());
             if let Err(refusal) = self.session.confirm() {
                 self.replies.answer(&Failure::Refused(refusal).answer());
                 self.session.ends = true;
@@ -155,14 +163,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn answer_all(&mut self) -> io::Result<()> {
         while !self.session.ends {
             match parse(&self.read, &mut self.words, self.session.longest()) {
-                Ok(None) => break,
+                Ok(None) => match self.ahead.since.take() {
+                    None => break,
+                    Some(since) => {
+                        self.session.came(since);
+                        self.read.unsplit(std::mem::take(&mut self.ahead.bytes));
+                    }
+                },
                 Ok(Some(past)) => {
                     self.answer().await?;
                     self.read.advance(past);
-                    // An empty buffer would give up its memory for that of the other one.
-                    if !self.ahead.is_empty() {
-                        self.read.unsplit(std::mem::take(&mut self.ahead));
-                    }
                 }
                 Err(fault) => {
                     self.replies.answer(&Answer::error(fault.message()));
@@ -225,7 +235,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     async fn write(&mut self) -> io::Result<()> {
-        write(&mut self.stream, &mut self.replies, &mut self.ids).await
+        if self.replies.bytes().is_empty() {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        write(&mut self.stream, &mut self.replies, &mut self.ids).await?;
+        self.session.used(begun);
+        Ok(())
     }
 
     /// Frees memory that only a busy connection needs.
@@ -242,7 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 /// most connections are idle.
 async fn soon<S: AsyncRead + AsyncWrite + Unpin, T>(
     stream: &mut S,
-    ahead: &mut BytesMut,
+    ahead: &mut Ahead,
     (replies, ids): (&mut Replies, &mut u64),
     mut answer: Pin<Box<impl Future<Output = T>>>,
 ) -> io::Result<T> {
@@ -259,12 +275,13 @@ async fn soon<S: AsyncRead + AsyncWrite + Unpin, T>(
 
 /// Completes [`GONE`] after the client has disconnected. Up to [`READ`] bytes that arrive are kept in
 /// `ahead`; a client that sends more is not watched.
-async fn gone<S: AsyncRead + Unpin>(stream: &mut S, ahead: &mut BytesMut) {
-    while ahead.len() < READ {
-        ahead.reserve(AHEAD);
-        if !matches!(stream.read_buf(ahead).await, Ok(1..)) {
+async fn gone<S: AsyncRead + Unpin>(stream: &mut S, ahead: &mut Ahead) {
+    while ahead.bytes.len() < READ {
+        ahead.bytes.reserve(AHEAD);
+        if !matches!(stream.read_buf(&mut ahead.bytes).await, Ok(1..)) {
             return sleep(GONE).await;
         }
+        ahead.since.get_or_insert_with(Instant::now);
     }
     pending::<()>().await;
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use derive_more::From;
 use idmill::{Error, ErrorKind, Status};
 
+use tokio::time::Instant;
+
 use super::reply::Answer;
 use super::request::{Command, LONGEST, LONGEST_OF_NOBODY};
 use crate::access::{Caller, Memory, Refusal, Right};
@@ -34,6 +36,8 @@ pub(super) struct Session {
     paid: bool,
     /// The sequence that was drawn from last. The caller's right was checked.
     recent: Option<(Vec<u8>, Arc<OpenSequence>)>,
+    /// Commands wait until this time for ids and for the store. See [`waited`](Self::waited).
+    due: Instant,
     /// This connection's share of its token's memory.
     memory: Option<Memory>,
     /// Whether the connection ends without answers to further commands.
@@ -66,6 +70,7 @@ impl Session {
             metered: None,
             paid: false,
             recent: None,
+            due: Instant::now(),
             memory: None,
             ends: false,
         }
@@ -127,6 +132,57 @@ impl Session {
         Ok(())
     }
 
+    /// Begins the time to wait for the commands that were read at this time. Commands that were read together
+    /// share it: otherwise a pipeline would wait once for each command while the store is unreachable.
+    ///
+    /// Bytes that were read while earlier commands were answered have at least the time of these commands.
+    pub(super) fn came(&mut self, at: Instant) {
+        self.due = self.due.max(at + self.state.proxy.limit());
+    }
+
+    /// Returns the time until which a command may wait.
+    ///
+    /// # Errors
+    /// If this time is over, so that a call to the store must not begin.
+    pub(super) fn due(&self) -> Result<Instant, Failure> {
+        if self.due > Instant::now() {
+            return Ok(self.due);
+        }
+        let message = "the commands before this one, which were sent together with it, waited in vain for \
+                       the store; retry";
+        Err(Error::new(ErrorKind::Unavailable, message).into())
+    }
+
+    /// Gives the following commands the time since `begun`, in which no command failed.
+    pub(super) fn used(&mut self, begun: Instant) {
+        self.due += begun.elapsed();
+    }
+
+    /// Runs a wait of a command. Only the time of failed waits counts, so that a long pipeline of draws that
+    /// each need the store succeeds.
+    async fn waited<T, E>(&mut self, wait: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        let begun = Instant::now();
+        wait.await.inspect(|_| self.used(begun))
+    }
+
+    /// Draws from a sequence: `draw` gets the sequence and the time until which it may wait.
+    pub(super) async fn draw<T>(
+        &mut self,
+        name: &[u8],
+        draw: impl AsyncFnOnce(&OpenSequence, Instant) -> Result<T, Error>,
+    ) -> Result<T, Failure> {
+        let served = self.sequence(name).await?;
+        let due = self.due;
+        Ok(self.waited(draw(&served, due)).await?)
+    }
+
+    /// Returns whether the sequence is in the store.
+    pub(super) async fn is_stored(&mut self, name: &str) -> Result<bool, Failure> {
+        self.due()?;
+        let state = self.state.clone();
+        Ok(self.waited(state.draws.sequences().inspect(name)).await?.is_some())
+    }
+
     pub(super) async fn authenticate(&mut self, secret: &str) -> Result<(), Refusal> {
         (self.recent, self.caller, self.metered) = (None, None, None);
         self.peer.forgets();
@@ -148,7 +204,8 @@ impl Session {
     /// Restores the state of a new connection.
     pub(super) fn reset(&mut self) {
         self.peer.forgets();
-        *self = Self::new(self.state.clone(), self.peer.clone(), self.id);
+        let fresh = Self::new(self.state.clone(), self.peer.clone(), self.id);
+        *self = Self { due: self.due, ..fresh };
     }
 
     pub(super) fn caller(&self) -> Result<&Caller, Failure> {
@@ -156,10 +213,17 @@ impl Session {
     }
 
     /// Returns the sequence to draw from.
-    pub(super) async fn sequence(&mut self, name: &[u8]) -> Result<Arc<OpenSequence>, Failure> {
+    async fn sequence(&mut self, name: &[u8]) -> Result<Arc<OpenSequence>, Failure> {
         let text = text(name)?;
         self.caller()?.may(Right::Draw, text)?;
-        let served = self.state.sequence::<Failure>(self.caller()?, text).await?;
+        let served = match self.state.draws.open(text) {
+            Some(served) => served,
+            None => {
+                self.due()?;
+                let (state, caller) = (self.state.clone(), self.caller()?.clone());
+                self.waited(state.sequence::<Failure>(&caller, text)).await?
+            }
+        };
         self.recent = Some((name.to_vec(), served.clone()));
         Ok(served)
     }

@@ -31,6 +31,7 @@ type Reply = Result<Result<Said>, Failure>;
 impl Session {
     pub(super) async fn store(&mut self, version: &[u8], request: &[u8]) -> commands::Outcome {
         let caller = self.caller()?.clone();
+        self.due()?;
         if version != VERSION.to_string().as_bytes() {
             let message = format!("this server supports version {VERSION} of {}", protocol::COMMAND);
             return Err(Failure::Said(protocol::UNKNOWN_VERSION, message));

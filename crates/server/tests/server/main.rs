@@ -13,6 +13,7 @@ mod limits;
 mod mounted;
 mod openapi;
 mod page;
+mod pipelines;
 mod ready;
 mod redis;
 mod refusals;
