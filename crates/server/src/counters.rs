@@ -8,8 +8,9 @@ const REFUSED: &str = "idmill_server_refused_total";
 const ENDING: &str = "idmill_server_ending_soon_sequences";
 const EXPIRY: &str = "idmill_server_certificate_expiry_timestamp_seconds";
 
-/// Why requests and connections are refused: [`Refusal::reason`](crate::access::Refusal::reason), and `full`.
-const REASONS: [&str; 11] = [
+/// Why requests and connections are refused: [`Refusal::reason`](crate::access::Refusal::reason), `full`, and
+/// `readers`.
+const REASONS: [&str; 12] = [
     "no_token",
     "wrong_token",
     "ended_token",
@@ -21,6 +22,7 @@ const REASONS: [&str; 11] = [
     "new_sequences",
     "memory",
     "full",
+    "readers",
 ];
 
 /// Registers the metrics, and the counters at 0: a query for an increase misses the event with which a

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use derive_more::Display;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use crate::access::{Caller, Place, Refusal};
@@ -26,6 +27,8 @@ pub(crate) struct Peer {
     guesses: AtomicU32,
     /// When bytes last arrived over HTTP; moved on by the time of successful draws.
     arrived: Mutex<Option<Instant>>,
+    /// Notified to disconnect the client.
+    cut: Notify,
     /// The place among the connections of the token that the client sent last.
     place: Mutex<Option<Place>>,
 }
@@ -60,6 +63,16 @@ impl Peer {
             *at = (*at + begun.elapsed()).min(Instant::now());
         }
         Ok(outcome)
+    }
+
+    /// Disconnects the client, even if it reads nothing.
+    pub(crate) fn disconnect(&self) {
+        self.cut.notify_one();
+    }
+
+    /// Completes when the client must be disconnected.
+    pub(crate) async fn disconnected(&self) {
+        self.cut.notified().await;
     }
 
     pub(crate) fn subject(&self) -> Option<&str> {

@@ -20,8 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
 use crate::audit::Audit;
-use crate::http::Hosts;
-use crate::http::LastAnswers;
+use crate::http::{Hosts, LastAnswers, Readers};
 use crate::listener::{Clients, Door, Spot, accept};
 use crate::peer::Peer;
 use crate::readiness::Readiness;
@@ -187,6 +186,7 @@ impl ServerBuilder {
             status: ServerStatus::new(about),
             readiness: Readiness::default(),
             last_answers: LastAnswers::default(),
+            readers: Readers::default(),
             ending,
         });
         let clients = Clients::new(places, state.access.clock().clone());

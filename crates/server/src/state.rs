@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, Caller, Refusal};
 use crate::audit::Audit;
-use crate::http::LastAnswers;
+use crate::http::{LastAnswers, Readers};
 use crate::peer::Peer;
 use crate::readiness::Readiness;
 use crate::sequences::{OpenSequence, OpenSequences};
@@ -28,6 +28,8 @@ pub(crate) struct ServerState {
     pub(crate) status: ServerStatus,
     pub(crate) readiness: Readiness,
     pub(crate) last_answers: LastAnswers,
+    /// The readers of the page's events.
+    pub(crate) readers: Readers,
     /// Cancelled when the server ends: clients get their pending replies, then they are disconnected.
     pub(crate) ending: CancellationToken,
 }
@@ -50,6 +52,7 @@ impl ServerState {
             status: ServerStatus::of_nothing(),
             readiness: Readiness::default(),
             last_answers: LastAnswers::default(),
+            readers: Readers::default(),
             ending: CancellationToken::new(),
         })
     }

@@ -333,7 +333,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn status_is_sampled_only_while_watched() {
         let state = crate::state::ServerState::of_memory(crate::access::Access::open());
-        state.draws.find("orders").await.unwrap().next().await.unwrap();
+        let orders = state.draws.find("orders").await.unwrap();
+        orders.next(time::Instant::now() + UNWATCHED).await.unwrap();
         let seconds = |seconds| tokio::time::sleep(Duration::from_secs(seconds));
         let (status, rows) = (&state.status, || state.status.latest.borrow().rows.len());
         let observing = status.keep(&state.draws, &state.readiness);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{Extensions, HeaderMap, Method, StatusCode, Uri, header};
+use axum::http::{Extensions, HeaderMap, HeaderName, Method, StatusCode, Uri, header};
 
 use idmill::ErrorKind;
 use idmill::store::SequenceInfo;
@@ -47,7 +47,7 @@ fn secret(headers: &HeaderMap) -> Result<&str, Refusal> {
 }
 
 /// Returns the connection of the request.
-fn peer(extensions: &Extensions) -> Arc<Peer> {
+pub(super) fn peer(extensions: &Extensions) -> Arc<Peer> {
     extensions.get::<Arc<Peer>>().cloned().unwrap_or_default()
 }
 
@@ -89,6 +89,22 @@ impl Administrator {
         let act = Act { by: self.by.as_ref(), peer: &self.peer, did, sequence };
         state.audit.note(act, outcome.map_or_else(Problem::outcome, Outcome::Done));
     }
+}
+
+/// Headers that decide about access. A proxy in front of this server could check another value than this
+/// server if a request had several.
+const ONCE: [HeaderName; 5] = [
+    header::AUTHORIZATION,
+    header::ORIGIN,
+    HeaderName::from_static("sec-fetch-site"),
+    HeaderName::from_static("sec-fetch-mode"),
+    HeaderName::from_static("sec-fetch-dest"),
+];
+
+/// Refuses requests with several headers of one of these names.
+pub(super) fn repeated(headers: &HeaderMap) -> Option<Problem> {
+    let name = ONCE.into_iter().find(|name| headers.get_all(name).iter().nth(1).is_some())?;
+    Some(Problem::invalid(format!("the request has several `{name}` headers; send one")))
 }
 
 /// Refuses requests that a browser sends for a page of another site. Otherwise a page could draw ids from a

@@ -25,6 +25,7 @@ pub(crate) use connection::{refuse, serve};
 pub(crate) use health::LastAnswers;
 pub(crate) use host::Hosts;
 use idmill::ErrorKind;
+pub(crate) use page::Readers;
 use problem::Problem;
 pub(crate) use traces::Parents;
 
@@ -68,6 +69,7 @@ async fn passed(State(front): State<Arc<Front>>, mut request: Request, next: Nex
     let span = traces::span_of(parents.as_ref(), &request);
     let answer = async {
         match host::refused(hosts, state.access.is_open(), &request)
+            .or_else(|| caller::repeated(request.headers()))
             .or_else(|| caller::refused(state, &request))
         {
             Some(problem) => problem.into_response(),

@@ -276,6 +276,13 @@ async fn malformed_requests_are_refused_as_problems() {
         );
         assert!(answer.contains(words), "{request}: {answer}");
     }
+    for header in ["Authorization", "Origin", "Sec-Fetch-Site"] {
+        // A proxy may have checked the second header.
+        let twice = format!("{header}: none\r\n{}: cross-site", header.to_lowercase());
+        let request = format!("POST /v1/sequences/orders/ids HTTP/1.1\r\nHost: localhost\r\n{twice}");
+        let answer = raw(&server, &format!("{request}\r\nConnection: close\r\n\r\n")).await;
+        assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("; send one"), "{header}: {answer}");
+    }
     // HTTP/1.0 does not require `Host`.
     assert!(raw(&server, "GET /healthz HTTP/1.0\r\n\r\n").await.contains("200 OK"));
 }
@@ -286,6 +293,9 @@ async fn request_for_too_many_ids_names_the_limit() {
     let asked = Client::new().post(server.url("/v1/sequences/orders/ids?n=1000001&form=ranges"));
     let refused = asked.send().await.unwrap();
     assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
+    let described = Client::new().get(server.url("/openapi.json")).send().await.unwrap();
+    let draw = &body(described).await["paths"]["/v1/sequences/{name}/ids"]["post"];
+    assert_eq!(draw["parameters"][0]["schema"]["maximum"], 1_000_000);
     let detail = body(refused).await["detail"].as_str().unwrap().to_owned();
     assert!(detail.contains("the maximum is 1000000") && !detail.contains("raise"), "{detail}");
     let whole = Client::new().post(server.url("/v1/sequences/orders/ids?n=1000000&form=ranges"));

@@ -14,6 +14,7 @@ mod mounted;
 mod openapi;
 mod page;
 mod pipelines;
+mod readers;
 mod ready;
 mod redis;
 mod refusals;

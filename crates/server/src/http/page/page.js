@@ -6,6 +6,8 @@ const LONGEST_PAUSE = 30_000;
 const FIRST_PAUSE = 500;
 // The server sends an event every second. After this time the connection is considered lost.
 const SILENCE = 6_000;
+// The server ends each stream after a minute. A stream that ended after this time is replaced at once.
+const LONG = 30_000;
 const SAMPLES = 60;
 const MOST_HISTORIES = 2_000;
 const TOKEN = 'idmill.token';
@@ -59,7 +61,7 @@ async function connect() {
   const mine = attempt = new AbortController();
   const headers = { Accept: 'text/event-stream' };
   if (token) headers.Authorization = `Bearer ${token}`;
-  heardAt = Date.now();
+  const begun = heardAt = Date.now();
   let refusal = null;
   try {
     const response = await fetch(`/v1/events?${query()}`, {
@@ -72,24 +74,31 @@ async function connect() {
     }
     // A link can have an unknown sort or page: the defaults are requested instead.
     if (response.status === 400) Object.assign(wish, { sort: 'health', page: 1 });
-    if (response.ok) await read(response.body, mine);
-    else refusal = (await response.json().catch(() => ({}))).detail ?? `it answered ${response.status}`;
+    if (response.ok) {
+      const last = await read(response.body, mine);
+      if (mine === attempt && last === 'look' && Date.now() - begun > LONG) {
+        connect();
+        return;
+      }
+    } else refusal = (await response.json().catch(() => ({}))).detail ?? `it answered ${response.status}`;
   } catch { /* disconnected, or timed out */ }
   if (mine === attempt) lost(refusal);
 }
 
+// Returns the name of the last event.
 async function read(stream, mine) {
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
   let text = '';
+  let last = null;
   for (;;) {
     const { value, done } = await reader.read();
-    if (done || mine !== attempt) return;
+    if (done || mine !== attempt) return last;
     text += value;
     let end;
     while ((end = text.indexOf('\n\n')) >= 0) {
-      hear(text.slice(0, end));
+      last = hear(text.slice(0, end));
       text = text.slice(end + 2);
-      if (mine !== attempt) return;
+      if (mine !== attempt) return last;
     }
   }
 }
@@ -100,7 +109,7 @@ function hear(event) {
   const name = field('event');
   if (name === 'refused') {
     lock(data.detail);
-    return;
+    return name;
   }
   heardAt = Date.now();
   pause = FIRST_PAUSE;
@@ -108,6 +117,7 @@ function hear(event) {
   body.dataset.link = 'live';
   write(at('link'), '');
   show(data);
+  return name;
 }
 
 // The stream has ended: marks the figures as old, and reconnects after growing pauses. A temporary refusal is shown with

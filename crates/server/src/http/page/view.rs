@@ -21,7 +21,7 @@ pub(super) const ROWS: usize = 50;
 const ENDING_SOON: &str = "ending soon";
 
 /// The query of the page.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Asked {
     /// Text to search for in names, ignoring case.
