@@ -11,6 +11,7 @@ mod limit {
 }
 mod reload;
 mod settings;
+mod signals;
 mod sizes;
 #[cfg(target_os = "linux")]
 mod systemd;
@@ -38,7 +39,7 @@ use tokio::time::interval;
 
 use crate::args::{Global, Serve};
 use crate::failure::{Failure, Outcome};
-use crate::{logging, opening, signalled};
+use crate::{logging, opening};
 use settings::Settings;
 pub(crate) use tokens::run as token;
 use traces::Traces;
@@ -77,12 +78,13 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
     }
     // Handle SIGHUP before the store is opened, which may take a while.
     let hangups = reload::Hangups::new();
+    signals::ignore();
     let traces = Traces::begin()?;
     let log = logging::serve(global, settings.logs_json, traces.layer());
     let metrics = recorder()?;
     let server = bound(&settings, handed, metrics.clone()).await?;
     // Handle signals before readiness is announced: a manager may stop the server right after that.
-    let (told_once, told_twice) = (signalled(), told_twice());
+    let (told_once, told_twice) = (signals::stopped(), signals::stopped_twice());
     let figures = server.figures();
     systemd::ready(&figures);
     for (what, address) in [("Redis protocol", server.resp_address()), ("HTTP", server.http_address())] {
@@ -155,15 +157,6 @@ async fn upkeep(metrics: &PrometheusHandle) {
     loop {
         ticks.tick().await;
         metrics.run_upkeep();
-    }
-}
-
-/// Completes at the second signal since the call.
-fn told_twice() -> impl Future<Output = ()> {
-    let first = signalled();
-    async {
-        first.await;
-        signalled().await;
     }
 }
 

@@ -50,6 +50,9 @@ impl Settings {
         if resp.is_none() && http.is_none() {
             return Err(Failure::usage("`--resp` and `--http` are both `none`; give one an address"));
         }
+        if let (Some(resp), Some(http)) = (resp, http) {
+            must_differ(resp, http)?;
+        }
         // Hash the files before they are read, so that a change in between is detected.
         let secrets = [&keys.tokens, &keys.tls_cert, &keys.tls_key, &keys.tls_client_ca];
         let files = Files::of(secrets.into_iter().flatten().cloned());
@@ -211,6 +214,19 @@ impl Certificate {
         self.tls.replace(&read);
         Ok(())
     }
+}
+
+/// Rejects addresses of which only one can be bound. Each listener with port 0 gets a port of its own.
+fn must_differ(resp: SocketAddr, http: SocketAddr) -> Outcome {
+    let covers = |one: SocketAddr, other: SocketAddr| {
+        one.ip() == other.ip() || one.ip().is_unspecified() && one.is_ipv4() == other.is_ipv4()
+    };
+    if resp.port() != http.port() || resp.port() == 0 || !(covers(resp, http) || covers(http, resp)) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "`--resp {resp}` and `--http {http}` cannot share a port; give one of them another port"
+    )))
 }
 
 /// Rejects an address that other machines can reach. Call it only if TLS or tokens are missing.

@@ -141,16 +141,31 @@ fn check_reports_if_draws_create_sequences() {
 }
 
 #[test]
-fn sigterm_gives_back_unused_ids() {
+fn stop_signals_give_back_unused_ids() {
+    for signal in ["-TERM", "-INT", "-QUIT"] {
+        let place = Place::new();
+        assert_eq!(place.run(&["create", "orders"]).code, 0);
+        let server = Server::start(&place, &[]);
+        assert_eq!(server.client().ask("INCRBY orders 7"), ":7");
+        server.tell(signal);
+        let (code, log) = server.ended();
+        assert_eq!(code, Some(0), "{signal}: {log}");
+        assert!(log.contains("stopping; pending requests") && log.contains("\"ended\""), "{signal}: {log}");
+        assert_eq!(place.run(&["next", "orders"]).ids(), [8], "{signal}");
+    }
+}
+
+#[test]
+fn user_signals_are_ignored() {
     let place = Place::new();
-    assert_eq!(place.run(&["create", "orders"]).code, 0);
     let server = Server::start(&place, &[]);
-    assert_eq!(server.client().ask("INCRBY orders 7"), ":7");
+    assert_eq!(server.client().ask("INCR orders"), ":1");
+    for (signal, id) in [("-USR1", ":2"), ("-USR2", ":3")] {
+        server.tell(signal);
+        assert_eq!(server.client().ask("INCR orders"), id, "{signal}");
+    }
     server.tell("-TERM");
-    let (code, log) = server.ended();
-    assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("stopping; pending requests") && log.contains("\"ended\""), "{log}");
-    assert_eq!(place.run(&["next", "orders"]).ids(), [8]);
+    assert_eq!(server.ended().0, Some(0));
 }
 
 /// Clients record their ids until one server is killed and the other is killed or terminated.
@@ -396,6 +411,30 @@ fn earlier_spellings_of_settings_are_read() {
     let ran: Ran = command.env("IDMILL_SERVE_SHUTDOWN_DELAY", "6m").output().unwrap().into();
     let settings: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(settings["shutdown-delay"], "6m");
+}
+
+#[test]
+fn equal_addresses_are_rejected_with_both_flags() {
+    let place = Place::new();
+    for (resp, http) in [
+        ("127.0.0.1:7000", "127.0.0.1:7000"),
+        ("0.0.0.0:7000", "127.0.0.1:7000"),
+        ("[::1]:7000", "[::]:7000"),
+    ] {
+        let flags = [format!("--resp={resp}"), format!("--http={http}")];
+        let ran = place.run(&["serve", "--check", "--insecure", &flags[0], &flags[1]]);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{ran:?}");
+        let named = format!("`--resp {resp}` and `--http {http}` cannot share a port");
+        assert!(ran.err.contains(&named), "{ran:?}");
+    }
+    for (resp, http) in [
+        ("127.0.0.1:0", "127.0.0.1:0"),
+        ("127.0.0.1:7000", "127.0.0.2:7000"),
+        ("[::1]:7000", "127.0.0.1:7000"),
+    ] {
+        let ran = place.run(&["serve", "--check", "--resp", resp, "--http", http]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
 }
 
 #[test]
