@@ -117,16 +117,20 @@ pub(crate) fn url(global: &Global) -> Outcome<StoreUrl> {
 /// Returns `global` with the store and the witness of a file, unless a flag or the environment sets them.
 #[cfg(feature = "serve")]
 pub(crate) fn with(global: &Global, store: Option<String>, guard: Option<String>) -> Global {
-    let unset = |variable| std::env::var_os(variable).is_none_or(|value| value.is_empty());
+    let unset = |variable| std::env::var_os(variable).is_none();
     let mut global = global.clone();
     global.store = global.store.or_else(|| store.filter(|_| unset(VARIABLE)));
     global.guard = global.guard.or_else(|| guard.filter(|_| unset(GUARD)));
     global
 }
 
-/// Parses an environment variable; `None` if it is unset or empty.
+/// Parses an environment variable; `None` if it is unset. An empty variable is rejected: the value that a
+/// deployment should have set is missing, and the process would run without a guard or in another store.
 fn by_environment<T>(variable: &str, parse: impl FnOnce(&str) -> Outcome<T>) -> Outcome<Option<T>> {
-    let Some(value) = std::env::var_os(variable).filter(|value| !value.is_empty()) else { return Ok(None) };
+    let Some(value) = std::env::var_os(variable) else { return Ok(None) };
+    if value.is_empty() {
+        return Err(Failure::usage(format!("{variable} is empty; set it to a URL, or unset it")));
+    }
     // The error omits the value, which may hold a password.
     let url = value.into_string().map_err(|_| Failure::usage(format!("{variable} is not UTF-8")))?;
     let parsed = parse(&url);

@@ -1,5 +1,7 @@
 //! Command lines: stores, help, and invalid input.
 
+use std::fs;
+
 use serde_json::Value;
 
 use crate::common::{Place, Ran, keys};
@@ -190,11 +192,45 @@ fn store_flag_overrides_environment_and_default() {
     assert_eq!(place.files(), ["env.db"]);
     assert_eq!(with("sqlite:env.db", &["next", "s", "--store", "sqlite:flag.db"]).code, 0);
     assert_eq!(place.files(), ["env.db", "flag.db"]);
-    assert_eq!(with("", &["next", "s"]).code, 0);
+    assert_eq!(place.run(&["next", "s"]).code, 0);
     assert_eq!(place.files(), ["env.db", "flag.db", "idmill.db"]);
     let ran = with("nonsense", &["list"]);
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("environment variable IDMILL_STORE"), "{}", ran.err);
+}
+
+/// A deployment with a missing value must not draw from another store, or without its guard.
+#[test]
+fn empty_store_or_guard_is_refused() {
+    let place = Place::new();
+    fs::write(place.path().join("serve.toml"), "store = \"sqlite:file.db\"\nguard = \"file:w\"\n").unwrap();
+    let mut commands = vec![&["next", "s"][..]];
+    if cfg!(feature = "serve") {
+        commands.extend([&["serve", "--check"][..], &["serve", "--check", "--config=serve.toml"]]);
+    }
+    for (args, variable) in commands.iter().flat_map(|args| [(args, "IDMILL_STORE"), (args, "IDMILL_GUARD")])
+    {
+        let ran = Ran::from(place.command(args).env(variable, "").output().unwrap());
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}, {variable}: {ran:?}");
+        assert!(
+            ran.err.contains(&format!("{variable} is empty; set it to a URL, or unset it")),
+            "{}",
+            ran.err
+        );
+    }
+    for args in [
+        ["next", "s", "--store="],
+        ["next", "s", "--guard="],
+        ["next", "s", "--store=sqlite:s.db?guard="],
+        ["next", "s", "--store=sqlite:s.db?guard"],
+    ] {
+        let ran = place.run(&args);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}: {ran:?}");
+    }
+    // A flag has precedence.
+    let mut flagged = place.command(&["next", "s", "--store=sqlite:s.db", "--guard=file:w"]);
+    let flagged = Ran::from(flagged.env("IDMILL_STORE", "").env("IDMILL_GUARD", "").output().unwrap());
+    assert_eq!(flagged.ids(), [1], "{flagged:?}");
 }
 
 #[test]
