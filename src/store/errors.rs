@@ -8,7 +8,8 @@ pub fn exhausted(name: &SequenceName, last: u64) -> Error {
     Error::new(
         ErrorKind::Exhausted,
         format!(
-            "exhausted: {last} was its last id; raise its max, use a wider id type, or use another sequence"
+            "exhausted: {last} was its last id; check that no larger id is in use (`idmill doctor --check`), then \
+             raise its max"
         ),
     )
     .of(name)
