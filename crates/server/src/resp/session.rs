@@ -216,13 +216,12 @@ impl Session {
     async fn sequence(&mut self, name: &[u8]) -> Result<Arc<OpenSequence>, Failure> {
         let text = text(name)?;
         self.caller()?.may(Right::Draw, text)?;
-        let served = match self.state.draws.open(text) {
-            Some(served) => served,
-            None => {
-                self.due()?;
-                let (state, caller) = (self.state.clone(), self.caller()?.clone());
-                self.waited(state.sequence::<Failure>(&caller, text)).await?
-            }
+        let served = if let Some(served) = self.state.draws.open(text) {
+            served
+        } else {
+            self.due()?;
+            let (state, caller) = (self.state.clone(), self.caller()?.clone());
+            self.waited(state.sequence::<Failure>(&caller, text)).await?
         };
         self.recent = Some((name.to_vec(), served.clone()));
         Ok(served)

@@ -27,7 +27,7 @@ use crate::http::problem::Problem;
 use crate::state::ServerState;
 use crate::status::Look;
 
-/// Maximum number of connected readers. With this number, the median of a draw is as without readers.
+/// Maximum number of connected readers. With this number, a draw has the same 99th percentile as without.
 const MOST: usize = 100;
 /// How long a stream lasts. The page then connects again, and a place of a reader that has stopped reading is
 /// free again.
