@@ -225,32 +225,27 @@ pub(super) fn is_certain(error: &Error) -> bool {
     !matches!(error.kind(), ErrorKind::UnknownOutcome | ErrorKind::Deadline | ErrorKind::StoreViolation)
 }
 
-/// Returns the error of a failed request to the witness. It says nothing about the sequence or the store.
+/// Returns the error of a failed write to the witness. It says nothing about the sequence or the store.
 pub(super) fn of_the_witness(error: Error) -> Error {
-    let kind = match error.kind() {
-        kind if kind.status() == Status::Permanent => ErrorKind::Witness,
-        ErrorKind::Deadline => ErrorKind::UnknownOutcome,
-        kind => kind,
-    };
-    failed(kind, &error)
+    failed("failed", &error, ErrorKind::UnknownOutcome)
 }
 
 /// Returns the error of a failed read of the witness, which changed nothing.
 pub(super) fn not_read(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::UnknownOutcome | ErrorKind::Deadline => failed(ErrorKind::Unavailable, &error),
-        _ => of_the_witness(error),
-    }
+    failed("failed", &error, ErrorKind::Unavailable)
 }
 
-fn failed(kind: ErrorKind, error: &Error) -> Error {
-    Error::new(kind, format!("the witness that guards this store failed: {}", chain(error)))
-}
-
-/// Returns the error of a write that the witness certainly did not make.
+/// Returns the error of a write that changed nothing.
 pub(super) fn not_writable(error: Error) -> Error {
-    match of_the_witness(error) {
-        error if error.kind() == ErrorKind::UnknownOutcome => failed(ErrorKind::Unavailable, &error),
-        error => error,
-    }
+    failed("is not writable", &error, ErrorKind::Unavailable)
+}
+
+/// `unknown` is the kind of an error after which the outcome is unknown.
+fn failed(what: &str, error: &Error, unknown: ErrorKind) -> Error {
+    let kind = match error.kind() {
+        ErrorKind::UnknownOutcome | ErrorKind::Deadline => unknown,
+        kind if kind.status() == Status::Permanent => ErrorKind::Witness,
+        kind => kind,
+    };
+    Error::new(kind, format!("the witness that guards this store {what}: {}", chain(error)))
 }

@@ -220,7 +220,7 @@ impl WitnessUrl {
         let message = format!(
             "the witness {self} does not exist, but {used}; restore it, or for a new guard use `{new}`"
         );
-        Error::new(ErrorKind::NotFound, message).during(Operation::Connect)
+        Error::new(ErrorKind::Witness, message).during(Operation::Connect)
     }
 
     fn not_opened(&self, error: Error) -> Error {

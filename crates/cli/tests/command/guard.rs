@@ -240,12 +240,12 @@ fn missing_witness_of_a_used_store_is_refused() {
         // A draw from another sequence must not create a new witness either.
         for name in ["orders", "users"] {
             let refused = place.run(&["next", name, "--store", &guarded]);
-            assert_eq!((refused.code, refused.out.as_str()), (4, ""), "{refused:?}");
+            assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{refused:?}");
             assert!(refused.err.contains("but ids of \"orders\" were reserved"), "{}", refused.err);
             assert!(refused.err.contains(&format!("`{guard}?new=true`")), "{}", refused.err);
         }
         let existing = place.run(&["next", "orders", "--existing", "--store", &guarded]);
-        assert_eq!(existing.code, 4, "{existing:?}");
+        assert_eq!(existing.code, 1, "{existing:?}");
         assert_eq!(place.files(), before);
         let new = ["next", "orders", "--store", STORE, "--guard", &format!("{guard}?new=true")];
         assert_eq!(place.run(&new).ids(), [6], "a new witness does not change the next id");
@@ -275,5 +275,119 @@ fn concurrent_processes_create_one_witness() {
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), 6);
+    }
+}
+
+/// The ids below a raised `next` are in use: no removal and no restore hands them out.
+#[test]
+fn raises_through_the_guard_are_kept() {
+    let place = Place::new();
+    let [file, copy] = ["ids.db", "copy.db"].map(|file| place.path().join(file));
+    assert_eq!(next(&place, GUARDED, "5").ids(), [1, 2, 3, 4, 5]);
+    fs::copy(&file, &copy).unwrap();
+    assert_eq!(place.run(&["set", "orders", "--next", "501", "--store", GUARDED]).code, 0);
+    fs::copy(&copy, &file).unwrap();
+    assert_eq!(next(&place, GUARDED, "1").ids(), [501]);
+    let imported = r#"{"format":"1","name":"orders","next":"1001","start":"1","max":"9223372036854775807"}"#;
+    fs::write(place.path().join("ids.jsonl"), imported).unwrap();
+    let imported = place.run(&["import", "ids.jsonl", "--store", GUARDED]);
+    assert_eq!(imported.code, 0, "{imported:?}");
+    assert_eq!(place.run(&["remove", "orders", "--yes", "--store", GUARDED]).code, 0);
+    assert_eq!(next(&place, GUARDED, "1").ids(), [1001]);
+}
+
+/// Unguarded processes drew the ids between the claims.
+#[test]
+fn unclaimed_ids_below_the_claims_stay_used() {
+    let place = Place::new();
+    let [file, copy] = ["ids.db", "copy.db"].map(|file| place.path().join(file));
+    assert_eq!(next(&place, GUARDED, "5").ids(), [1, 2, 3, 4, 5]);
+    fs::copy(&file, &copy).unwrap();
+    assert_eq!(next(&place, STORE, "995").ids().last(), Some(&1000));
+    assert_eq!(next(&place, GUARDED, "5").ids()[0], 1001);
+    fs::copy(&copy, &file).unwrap();
+    let after = next(&place, GUARDED, "5");
+    assert_eq!(after.ids()[0], 1006);
+    assert!(after.err.contains("the store went back in time"), "{}", after.err);
+}
+
+#[test]
+fn export_of_a_restored_store_has_the_claims() {
+    let place = restored(GUARDED);
+    let exported = place.run(&["export", "--store", GUARDED]);
+    assert!(exported.out.contains(r#""next":"11""#), "{exported:?}");
+    assert!(exported.err.contains("behind the witness"), "{exported:?}");
+    let named = place.run(&["export", "orders", "--store", GUARDED]);
+    assert!(named.out.contains(r#""next":"11""#), "{named:?}");
+    assert!(place.run(&["export", "--store", STORE]).out.contains(r#""next":"6""#));
+    // A store from before the sequence existed lacks it.
+    fs::remove_file(place.path().join("ids.db")).unwrap();
+    assert_eq!(next(&place, STORE, "1").ids(), [1]);
+    assert_eq!(place.run(&["remove", "orders", "--yes", "--store", STORE]).code, 0);
+    let lacking = place.run(&["export", "--store", GUARDED]);
+    assert_eq!(lacking.code, 1, "{lacking:?}");
+    assert!(lacking.err.contains("lacks 1 sequences"), "{lacking:?}");
+}
+
+#[test]
+fn new_witness_and_needless_new_are_told() {
+    let place = Place::new();
+    let first = next(&place, GUARDED, "1");
+    assert!(first.err.contains("no witness was found, and a new one is created"), "{first:?}");
+    assert!(!next(&place, GUARDED, "1").err.contains("witness"));
+    let new = ["next", "orders", "--store", STORE, "--guard", "file:ids.witness?new=true"];
+    let told = place.run(&new);
+    assert!(told.err.contains("leave out `new=true`"), "{told:?}");
+}
+
+#[test]
+fn doctor_reports_a_sequence_that_ends_below_the_claims() {
+    let place = Place::new();
+    next(&place, GUARDED, "50");
+    assert_eq!(place.run(&["remove", "orders", "--yes", "--store", GUARDED]).code, 0);
+    assert_eq!(place.run(&["create", "orders", "--max", "30", "--store", GUARDED]).code, 0);
+    assert_eq!(next(&place, GUARDED, "1").code, 3);
+    let doctor = place.run(&["doctor", "--store", GUARDED]);
+    assert_eq!(doctor.code, 7, "{doctor:?}");
+    assert!(doctor.out.contains("but max is 30: no id can be drawn"), "{doctor:?}");
+}
+
+#[test]
+fn doctor_knows_the_ledgers_of_another_store() {
+    let place = Place::new();
+    assert_eq!(next(&place, GUARDED, "5").code, 0);
+    let other = "sqlite:other.db?guard=file:ids.witness";
+    assert_eq!(place.run(&["next", "users", "--store", other]).code, 0);
+    let doctor = place.run(&["doctor", "--store", GUARDED]);
+    assert_eq!(doctor.code, 6, "{doctor:?}");
+    assert!(doctor.out.contains("other.db, and this is"), "{doctor:?}");
+    assert!(!doctor.out.contains("remove"), "{doctor:?}");
+    let refused = next(&place, other, "1");
+    assert!(refused.code == 1 && refused.err.contains("the claims of"), "{refused:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn doctor_rejects_a_witness_that_is_the_store() {
+    let place = Place::new();
+    assert_eq!(next(&place, "sqlite:ids.db?guard=sqlite:w.db", "1").code, 0);
+    std::os::unix::fs::symlink("w.db", place.path().join("same.db")).unwrap();
+    let doctor = place.run(&["doctor", "--store", "sqlite:w.db", "--guard", "sqlite:same.db"]);
+    assert!(doctor.code >= 7 && doctor.out.contains("is the store itself"), "{doctor:?}");
+}
+
+#[test]
+fn lost_witness_is_not_a_lost_sequence() {
+    let place = restored(GUARDED);
+    fs::rename(place.path().join("ids.witness"), place.path().join("moved")).unwrap();
+    for command in
+        [&["remove", "orders", "--yes"][..], &["set", "orders", "--next", "1", "--backwards", "--yes"]]
+    {
+        let refused = place.run(&[command, &["--store", GUARDED]].concat());
+        assert_eq!(refused.code, 1, "{refused:?}");
+        assert!(
+            refused.err.contains("ids.witness") && !refused.err.contains("no such sequence"),
+            "{refused:?}"
+        );
     }
 }
