@@ -24,3 +24,5 @@ mod serve;
 #[cfg(all(unix, feature = "otel"))]
 mod traces;
 mod usage;
+#[cfg(unix)]
+mod witness_file;
