@@ -1,6 +1,7 @@
 //! Three servers over one engine, and their faults.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -81,6 +82,7 @@ impl Trio {
         let (begun, mut random) = (Instant::now(), Rng::with_seed(seed));
         let load = Load::start(&self.recorder, &self.fleet, &pace);
         let mut minutes = 0;
+        self.hang(&load).await;
         while begun.elapsed() < time {
             if begun.elapsed().as_secs() / 60 > minutes {
                 minutes += 1;
@@ -117,6 +119,45 @@ impl Trio {
             befell: self.befell,
             memory: self.memory,
         }
+    }
+
+    /// Pauses the engine until draws fail and every server reports that it is not ready. Then every server
+    /// must become ready again.
+    async fn hang(&mut self, load: &Load) {
+        let pause = Fault::EnginePaused(Duration::ZERO);
+        self.befell[pause.kind()] += 1;
+        eventually_within(LONG, "ids are drawn", async || {
+            let count = self.recorder.count();
+            holds(count > 1000, count)
+        })
+        .await;
+        let (refused, broken) = (&load.waits.refused, &load.waits.broken);
+        // A client with a short timeout disconnects before the server's error.
+        let failed = || refused.load(Ordering::Relaxed) + broken.load(Ordering::Relaxed);
+        let before = failed();
+        self.engine.pause();
+        eventually_within(LONG, "draws fail while the engine is paused", async || {
+            holds(failed() > before, before)
+        })
+        .await;
+        for at in 0..SERVERS {
+            self.reports(at, 503).await;
+        }
+        self.engine.resume();
+        for at in 0..SERVERS {
+            self.reports(at, 200).await;
+        }
+    }
+
+    /// Waits until `/readyz` of this server returns this status.
+    async fn reports(&self, at: usize, status: u16) {
+        let (_, _, http) = self.fleet.spot(at).expect("it runs");
+        eventually_within(LONG, &format!("/readyz returns {status}"), async || {
+            let answer = Http::connect(http).await.expect("it listens").ask("GET /readyz").await;
+            let (code, _, text) = answer.expect("it answers");
+            holds(code == status, text)
+        })
+        .await;
     }
 
     async fn suffer(&mut self, fault: Fault) {
@@ -166,7 +207,7 @@ impl Trio {
     /// Asserts that every server hands out ids after all faults, and then reports that it is ready.
     async fn all_serve(&self) {
         for at in 0..SERVERS {
-            let (number, resp, http) = self.fleet.spot(at).expect("it runs");
+            let (number, resp, _) = self.fleet.spot(at).expect("it runs");
             let begun = Instant::now();
             loop {
                 let mut connection = self.recorder.connection(number);
@@ -177,12 +218,7 @@ impl Trio {
                 }
                 sleep(Duration::from_millis(50)).await;
             }
-            eventually_within(LONG, "/readyz reports that the server is ready", async || {
-                let answer = Http::connect(http).await.expect("it listens").ask("GET /readyz").await;
-                let (code, _, text) = answer.expect("it answers");
-                holds(code == 200, text)
-            })
-            .await;
+            self.reports(at, 200).await;
         }
     }
 
