@@ -19,6 +19,9 @@ NIGHTLY=${IDMILL_NIGHTLY:-nightly}
 # Automake's exit status for a test that could not run.
 SKIPPED=77
 
+# The version of Prometheus if its package cannot be downloaded.
+PROMETHEUS=v0.313.2
+
 # The file in which a step reports to ci/test, one report per line: `passed N`, `failed N`, `ignored N`,
 # `reason WHY-SKIPPED`, `failure TEXT` (repeated in the summary), `slow SECONDS NAME`. The conformance suite
 # also writes tab-separated lines: engine STORE ENGINE-AND-VERSION SECONDS TRIALS-RUN TRIALS-SKIPPED WHY
@@ -370,6 +373,11 @@ need_go() {
         rm -rf "$module"
     fi
     PATH=$home:$PATH
+}
+
+# need_prometheus PROGRAM: puts `prometheus` or `promtool` on PATH.
+need_prometheus() {
+    need_deb "$1" prometheus || need_go "$1" "$PROMETHEUS" "github.com/prometheus/prometheus/cmd/$1"
 }
 
 # format OPTION…: formats the main workspace, fuzz, benches/without, the adapters and the services in

@@ -3,8 +3,12 @@
 
 #![cfg(unix)]
 
+mod alerts;
 #[path = "../common/mod.rs"]
 mod common;
+mod faults;
+mod readiness;
+mod signals;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
