@@ -305,8 +305,8 @@ impl Error {
             || self.context.as_ref().is_some_and(|context| context.is_of_one_sequence)
     }
 
-    /// Adds ids that the store reserved for the failed call and that will never be handed out. Only for errors
-    /// after which it is certain what was reserved.
+    /// Adds ids that the store reserved for the failed call and that will never be handed out. Only for
+    /// errors after which it is certain what was reserved.
     #[must_use]
     pub fn leaving_gap(self, ids: u64) -> Self {
         if ids == 0 { self } else { self.amend(|context| context.gap = context.gap.saturating_add(ids)) }

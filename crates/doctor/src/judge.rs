@@ -53,7 +53,7 @@ pub(super) fn of_columns(stored: &SequenceInfo, holders: &Holders) -> Vec<Findin
         let holds = largest.holds.filter(|holds| *holds < u64::MAX >> 1);
         let narrow =
             holds.and_then(|holds| too_narrow(stored, &format!("{column} ({})", largest.of_type), holds));
-        [in_use(stored, column, largest, holders), narrow]
+        [in_use(stored, column, largest, holders), wrapped(stored, column, largest), narrow]
     };
     holders.columns.iter().flat_map(of_column).flatten().collect()
 }
@@ -72,6 +72,22 @@ pub(super) fn of_column(name: &SequenceName, column: &ColumnUrl, largest: &Large
         about(name, FindingKind::ColumnDefault, asked(), found, remedy)
     });
     incomplete.into_iter().chain(default).collect()
+}
+
+/// Reports negative values in a column of a sequence that could hand out ids above 2^63, but has not reached
+/// them. A signed column stores such ids as negative values.
+fn wrapped(stored: &SequenceInfo, column: &ColumnUrl, largest: &Largest) -> Option<Finding> {
+    let signed = i64::MAX.unsigned_abs();
+    let negative = largest.negative.filter(|_| stored.bounds.max() > signed)?;
+    let id = i64::try_from(negative).ok()?.cast_unsigned();
+    (stored.reached() <= u128::from(signed) + 1).then(|| {
+        let found = format!("{negative} would be the id {id}, but {}", next(stored));
+        let remedy = Remedy::advice(
+            "if these are ids, the store went back: raise next; otherwise set max to 2^63 - 1 (`idmill set --max`)",
+        );
+        let asked = format!("negative ids in {column}");
+        about(&stored.name, FindingKind::Incomplete, asked, found, remedy)
+    })
 }
 
 /// Reports a column with ids that are still to be handed out. The column was read first, so the ids in it
@@ -195,8 +211,8 @@ pub(super) fn against(
     went_back.or_else(|| pending(name, ledger))
 }
 
-/// Reports a sequence that ends below the claims of the removed sequence whose name it has: it cannot hand out
-/// any id.
+/// Reports a sequence that ends below the claims of the removed sequence whose name it has: it cannot hand
+/// out any id.
 fn below_removed(ledger: &Ledger, stored: &SequenceInfo) -> Option<Finding> {
     let (top, max) = (ledger.top(), stored.bounds.max());
     let is_over = ledger.announced == Some(Announced::Removed) && top > u128::from(max);
@@ -225,10 +241,8 @@ pub(super) fn shared(
     let is_its = stored.is_some_and(|stored| stored.identity.incarnation == ledger.identity.incarnation);
     (known != here && !is_its && !ledger.is_removed()).then(|| {
         let found = format!("ids below {} were claimed for {known}, and this is {here}", ledger.top());
-        let remedy = Remedy::advice(
-            "if these are two stores, give each a witness of its own, and change nothing at this one; if it is \
-             one store that moved, restore its sequences",
-        );
+        let remedy =
+            Remedy::advice("two stores need two witnesses; if one store was moved, restore its sequences");
         let finding = about(name, FindingKind::Shared, OF_WITNESS, found, remedy);
         let severity = if stored.is_some() { Severity::Error } else { finding.severity };
         Finding { severity, ..finding }

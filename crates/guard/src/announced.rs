@@ -19,11 +19,12 @@ impl Ledger {
     }
 
     /// Adds a pending raise to `to`: from now on, no id of the stored sequence below `to` can be claimed.
-    /// Returns `None` if an announcement already has this effect, if the sequence was reset since it was read,
-    /// or if the claims belong to another sequence that was not removed.
+    /// Returns `None` if an announcement already has this effect, if the sequence was reset since it was
+    /// read, or if the claims belong to another sequence that was not removed.
     pub fn raising(seen: Option<&Self>, stored: Identity, to: u128) -> Option<Self> {
         let mut raised = Self::of(seen, stored)?;
-        // Announce the raise even if all ids below `to` are claimed: some of them may be about to be released.
+        // Announce the raise even if all ids below `to` are claimed: some of them may be about to be
+        // released.
         if to <= raised.floor && raised.announced.is_some_and(Announced::is_pending) {
             return None;
         }

@@ -52,12 +52,12 @@ struct Unused {
     gap: u64,
 }
 
-/// The sequences whose ranges were refused because of their identity. Nothing more is reserved from them while
-/// the identity and the ledger stay the same.
+/// The sequences whose ranges were refused because of their identity. Nothing more is reserved from them
+/// while the identity and the ledger stay the same.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(Mutex<BoundedMap<(Identity, LedgerState, Error)>>);
 
-/// What the refusal of an identity depends on.
+/// The part of a ledger that decides on the refusal of an identity.
 type LedgerState = (Identity, Option<Announced>);
 
 impl Refusals {
@@ -272,8 +272,7 @@ fn elsewhere(attempt: &Attempt, now: Option<&Ledger>) -> Option<Arc<str>> {
 fn replaced(grant: &Grant, known: Identity, elsewhere: Option<Arc<str>>) -> String {
     if let Some(store) = elsewhere {
         return format!(
-            "the witness has the claims of {store}: if that is another store, use a witness for each; otherwise \
-             restore the store, or remove NAME through the guard"
+            "the witness has the claims of {store}: use a witness for each store, or restore this one"
         );
     }
     format!(

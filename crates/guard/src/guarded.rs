@@ -82,11 +82,11 @@ impl Guarded {
     }
 
     /// Notes the place of the store in each ledger, such as its URL without secrets and options. `idmill
-    /// doctor` then recognizes the ledgers of another store. At most 200 bytes are kept.
+    /// doctor` then recognizes the ledgers of another store. At most 100 characters are kept.
     #[must_use]
     pub fn at(self, place: &str) -> Self {
-        let end = place.floor_char_boundary(200);
-        Self { place: Some(place[..end].into()), ..self }
+        let shown: String = place.chars().take(100).collect();
+        Self { place: Some(shown.into()), ..self }
     }
 
     /// Returns how many times the store was found to have gone back in time.

@@ -229,7 +229,8 @@ impl Ledger {
     }
 
     /// Returns the ledger after `rest`, the end of a claimed range, is released. Returns `None` if `rest` is
-    /// not the end of all claims, or while an announcement is pending: a raise may be about to skip these ids.
+    /// not the end of all claims, or while an announcement is pending: a raise may be about to skip these
+    /// ids.
     pub fn release(&self, identity: Identity, rest: IdRange) -> Option<Self> {
         let is_pending = self.announced.is_some_and(Announced::is_pending);
         if is_pending || identity != self.identity || rest.is_empty() || rest.end() != self.top() {

@@ -492,9 +492,9 @@ async fn raised_ids_stay_used() {
             guarded.set(&name(), Change::new().next(next)).await.unwrap();
         }
         if restored {
-            store.restore(&backup)
+            store.restore(&backup);
         } else {
-            assert!(guarded.remove(&name()).await.unwrap())
+            assert!(guarded.remove(&name()).await.unwrap());
         }
         assert_eq!(starts(&guarded, 5).await.unwrap(), 501, "{raise:?} {restored}");
     }
@@ -549,7 +549,7 @@ async fn unclaimed_ids_below_the_claims_are_not_handed_out() {
 }
 
 #[tokio::test]
-async fn removal_covers_the_ids_that_the_store_granted_without_the_guard() {
+async fn removal_covers_unclaimed_ids_of_the_store() {
     let (store, _, guarded) = guarded();
     assert_eq!(starts(&guarded, 5).await.unwrap(), 1);
     store.reserve(&orders(100)).await.unwrap();

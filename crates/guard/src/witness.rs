@@ -225,27 +225,28 @@ pub(super) fn is_certain(error: &Error) -> bool {
     !matches!(error.kind(), ErrorKind::UnknownOutcome | ErrorKind::Deadline | ErrorKind::StoreViolation)
 }
 
-/// Returns the error of a failed write to the witness. It says nothing about the sequence or the store.
+/// Returns the error of a failed write to the witness. It does not concern the sequence or the store.
 pub(super) fn of_the_witness(error: Error) -> Error {
-    failed("failed", &error, ErrorKind::UnknownOutcome)
+    failed("failed", error, ErrorKind::UnknownOutcome)
 }
 
 /// Returns the error of a failed read of the witness, which changed nothing.
 pub(super) fn not_read(error: Error) -> Error {
-    failed("failed", &error, ErrorKind::Unavailable)
+    failed("failed", error, ErrorKind::Unavailable)
 }
 
 /// Returns the error of a write that changed nothing.
 pub(super) fn not_writable(error: Error) -> Error {
-    failed("is not writable", &error, ErrorKind::Unavailable)
+    failed("is not writable", error, ErrorKind::Unavailable)
 }
 
 /// `unknown` is the kind of an error after which the outcome is unknown.
-fn failed(what: &str, error: &Error, unknown: ErrorKind) -> Error {
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn failed(what: &str, error: Error, unknown: ErrorKind) -> Error {
     let kind = match error.kind() {
         ErrorKind::UnknownOutcome | ErrorKind::Deadline => unknown,
         kind if kind.status() == Status::Permanent => ErrorKind::Witness,
         kind => kind,
     };
-    Error::new(kind, format!("the witness that guards this store {what}: {}", chain(error)))
+    Error::new(kind, format!("the witness that guards this store {what}: {}", chain(&error)))
 }

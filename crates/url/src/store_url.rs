@@ -189,8 +189,8 @@ impl StoreUrl {
     /// store: a witness that is the store itself is rejected.
     ///
     /// # Errors
-    /// Those of [`WitnessUrl::open_existing`]; [`InvalidInput`](ErrorKind::InvalidInput) if the witness is not
-    /// separate from the store.
+    /// Those of [`WitnessUrl::open_existing`]; [`InvalidInput`](ErrorKind::InvalidInput) if the witness is
+    /// not separate from the store.
     pub async fn witness(&self, store: &dyn Store) -> Result<Option<Arc<dyn Witness>>> {
         let Some(witness) = &self.guard else { return Ok(None) };
         witness.inspected(store, self.file()).await.map(Some)

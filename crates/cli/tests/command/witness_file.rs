@@ -88,7 +88,7 @@ fn command_of_root_leaves_the_witness_to_its_user() {
 }
 
 #[test]
-fn new_witness_of_root_belongs_to_the_owner_of_its_directory() {
+fn new_witness_belongs_to_the_owner_of_its_directory() {
     let place = Place::new();
     let directory = place.path().join("w");
     fs::create_dir(&directory).unwrap();

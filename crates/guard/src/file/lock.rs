@@ -1,10 +1,10 @@
 //! The lock for writes.
 //!
 //! On Unix, the lock is on the data file itself. A lock on a second file does not exclude anyone once that
-//! file was removed by a cleaner of temporary files, or as "stale": the next process creates and locks a
-//! new one. Here, each write replaces the data file, so a process that locks a file checks that the path
-//! still leads to it. Whoever holds the lock of the current file is the only writer, and nothing else can be
-//! removed. A lock on the directory would be as sound, but everyone who may read the directory could hold
+//! file was removed by a cleaner of temporary files, or as "stale": the next process creates and locks a new
+//! one. Here, each write replaces the data file, so a process that locks a file checks that the path still
+//! leads to it. The process that holds the lock of the current file is the only writer, and nothing else can
+//! be removed. A lock on the directory would be as sound, but everyone who may read the directory could hold
 //! it, all witnesses in it would share it, and a network file system rejects it.
 //!
 //! If the witness itself is removed, its claims are lost, and no lock helps. But a process that was stopped

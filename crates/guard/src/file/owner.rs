@@ -49,8 +49,8 @@ mod unix {
         }
     }
 
-    /// Returns whether the file, and not only its directory, is a mount point, such as one of `docker -v`. The
-    /// device numbers do not show this: both may be on one device, and in an overlay they always differ.
+    /// Returns whether the file, and not only its directory, is a mount point, such as one of `docker -v`.
+    /// The device numbers do not show this: both may be on one device, and in an overlay they always differ.
     #[cfg(target_os = "linux")]
     pub(in super::super) fn is_mounted(file: &File, directory: &File) -> bool {
         use std::os::fd::AsRawFd as _;

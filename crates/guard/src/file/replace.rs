@@ -18,7 +18,7 @@ use idmill::{Error, ErrorKind, Result};
 const ENDING: &str = ".new";
 
 /// A new file with a name of its own, `FILE.RANDOM.new`. No other write uses it, and one that was left
-/// behind is in nobody's way. It is removed on drop, unless it was renamed.
+/// behind does no harm. It is removed on drop, unless it was renamed.
 struct Temporary {
     path: PathBuf,
     file: File,
@@ -73,7 +73,7 @@ impl Place {
     fn successor(&self, locked: &Locked, text: &str) -> Result<Temporary> {
         if text.len() as u64 > LARGEST {
             let message = format!(
-                "{} would have over {} MiB; use a database as the witness of so many sequences",
+                "{} would have over {} MiB; use a database as the witness",
                 self.file.display(),
                 LARGEST >> 20
             );
@@ -99,7 +99,7 @@ impl Place {
     }
 
     /// Removes the temporary files of processes that ended during a write. While the witness is locked, no
-    /// other process writes. A file that cannot be removed is in nobody's way.
+    /// other process writes. A file that cannot be removed does no harm.
     pub(super) fn remove_leftovers(&self) {
         let Some(own) = self.file.file_name().map(OsStr::as_encoded_bytes) else { return };
         let Ok(entries) = std::fs::read_dir(self.directory()) else { return };

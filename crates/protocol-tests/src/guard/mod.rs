@@ -81,7 +81,7 @@ impl Guard {
             {
                 At::Holding(granted, state.used.len() - 1)
             }
-            At::Granted(granted, before) => self.claims(state, granted, before),
+            At::Granted(granted, before) => self.claims(state, granted, before.as_deref()),
             At::Holding(granted, _) => {
                 let released =
                     seen.as_ref().and_then(|seen| seen.release(granted.row.identity, granted.range));
@@ -113,14 +113,15 @@ impl Guard {
         };
     }
 
-    fn claims(&self, state: &mut State, granted: Granted, before: Option<Box<Ledger>>) -> At {
+    fn claims(&self, state: &mut State, granted: Granted, before: Option<&Ledger>) -> At {
         let (seen, is_pending) = (state.ledger.clone(), state.is_pending());
-        match self.bug.claim(self.kept, before.as_deref(), seen.as_ref(), &granted) {
+        match self.bug.claim(self.kept, before, seen.as_ref(), &granted) {
             Ok(wanted) => At::Claiming(granted, seen, wanted),
             Err(Refusal::Outdated) => At::Outdated(granted),
             Err(Refusal::Claimed { top, went_back }) => {
                 // A store that never went back grants no duplicates, and no ids below earlier claims. (A
-                // witness that went back may have lost a give-back, and a pending reset may have been applied.)
+                // witness that went back may have lost a give-back, and a pending reset may have been
+                // applied.)
                 let is_alarm = if before.is_some() { self.is_whole(state) } else { self.is_sound(state) };
                 if went_back && !is_pending && is_alarm {
                     state.broken = state.broken.or(Some(TRUSTED));

@@ -198,9 +198,12 @@ impl At {
     pub(super) fn refused(&self) -> Option<Self> {
         Some(match self {
             At::Claiming(granted, ..) => At::GivingBack(*granted),
-            At::Changing(Known { task: Task::Raises { .. }, .. }) => At::Idle,
-            At::Changing(_) => At::Withdrawing,
-            At::Announced(..) | At::Confirmed(..) | At::Forgotten(..) | At::Withdrawn(..) => At::Idle,
+            At::Changing(known) if !matches!(known.task, Task::Raises { .. }) => At::Withdrawing,
+            At::Changing(_)
+            | At::Announced(..)
+            | At::Confirmed(..)
+            | At::Forgotten(..)
+            | At::Withdrawn(..) => At::Idle,
             _ => return None,
         })
     }
