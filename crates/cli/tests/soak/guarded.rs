@@ -1,10 +1,10 @@
-//! Guarded processes over five stores. One event after the other, stores are killed or restored, and
-//! sequences are revoked, removed or imported. No id is a duplicate, a restore needs no operator, and the
-//! doctor reports no error for a sound store.
+//! Guarded processes over six stores. One event after the other, stores are killed or restored, and sequences
+//! are revoked, removed, imported or raised. No id is a duplicate, and none is an id that a raise skipped or
+//! that an unguarded process drew. A restore needs no operator, and the doctor reports no error for a sound
+//! store.
 //!
 //! For `IDMILL_SOAK_SECONDS` and `IDMILL_SOAK_SEED`, see `main.rs`.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -13,7 +13,8 @@ use tokio::task::block_in_place;
 use tokio::time::sleep;
 
 use crate::common::{Place, Ran};
-use crate::processes::Processes;
+use crate::drawn::Drawn;
+use crate::processes::{Printed, Processes};
 use crate::restored::Restored;
 use crate::setting;
 
@@ -22,7 +23,7 @@ const LONG: Duration = Duration::from_secs(120);
 /// More than the number of ids that processes have reserved but not printed.
 const MARGIN: u64 = 100_000;
 
-const EVENTS: [&str; 10] = [
+const EVENTS: [&str; 16] = [
     "kill -9",
     "put back",
     "put back and revoked",
@@ -33,12 +34,18 @@ const EVENTS: [&str; 10] = [
     "failover",
     "store killed",
     "backup",
+    "raised",
+    "raised and put back",
+    "fixed",
+    "drawn unguarded",
+    "cleaned",
+    "created again",
 ];
 
 /// A store, and all ids that were drawn from it.
-struct Drawn {
+struct Store {
     restored: Restored,
-    ids: BTreeSet<u64>,
+    drawn: Drawn,
     /// Whether the last backup has the current incarnation and epoch. A restore then needs no operator.
     heals: bool,
     restores: usize,
@@ -47,7 +54,7 @@ struct Drawn {
 struct Soak {
     place: Place,
     processes: Processes,
-    stores: Vec<Drawn>,
+    stores: Vec<Store>,
     befell: [u32; EVENTS.len()],
     decided: u32,
 }
@@ -59,15 +66,16 @@ async fn guarded_soak_hands_out_no_duplicates() {
     println!("IDMILL_SOAK_SECONDS={} IDMILL_SOAK_SEED={seed}", time.as_secs());
     let place = Place::new();
     let mut restored = vec![Restored::sqlite(place.path())];
-    for name in ["postgres", "mariadb", "redis", "etcd"] {
-        let Some(engine) = Engine::start(name).await else { return };
+    for name in ["postgres", "native", "mariadb", "redis", "etcd"] {
+        let engine = if name == "native" { "postgres" } else { name };
+        let Some(engine) = Engine::start(engine).await else { return };
         restored.push(Restored::engine(name, engine, place.path()));
     }
     let mut soak = Soak::over(place, restored).await;
     let (begun, mut random) = (Instant::now(), Rng::with_seed(seed));
-    // First run `put back and revoked` and `refused removal and emptied`, so that every run has both, on the
-    // store that is restored fastest.
-    for event in [2, 4] {
+    // First run the events that found the most faults, so that every run has them, on the store that is
+    // restored fastest.
+    for event in [11, 13, 12, 2, 4] {
         soak.suffer(0, event, &mut random).await;
     }
     while begun.elapsed() < time {
@@ -83,8 +91,11 @@ impl Soak {
         let told: Vec<_> =
             restored.iter().map(|store| format!("{} {}", store.name, store.guarded())).collect();
         let processes = Processes::new(place.path(), &told.join("\n"));
-        let drawn = |restored| Drawn { restored, ids: BTreeSet::new(), heals: false, restores: 0 };
-        let stores = restored.into_iter().map(drawn).collect();
+        let store = |restored: Restored| {
+            let drawn = Drawn::of(restored.name);
+            Store { restored, drawn, heals: false, restores: 0 }
+        };
+        let stores = restored.into_iter().map(store).collect();
         let mut soak = Self { place, processes, stores, befell: [0; EVENTS.len()], decided: 0 };
         for at in 0..soak.stores.len() {
             // This command creates the table, but no sequence under test.
@@ -144,7 +155,13 @@ impl Soak {
                 self.stores[at].restored.promote().await;
             }
             8 => self.stores[at].restored.restart().await,
-            _ => self.back_up(at).await,
+            9 => self.back_up(at).await,
+            10 => drop(self.raise(at, random)),
+            11 => self.raise_and_put_back(at, random).await,
+            12 => self.fix(at, random).await,
+            13 => self.draw_unguarded(at, random).await,
+            14 => self.clean(at).await,
+            _ => self.create_again(at),
         }
         self.processes.start();
         self.well(at).await;
@@ -182,10 +199,99 @@ impl Soak {
     fn decide(&mut self, at: usize) {
         self.collect();
         self.decided += 1;
-        let start = self.stores[at].ids.last().map_or(1, |last| last + MARGIN).to_string();
+        let start = (self.stores[at].drawn.top() + MARGIN).to_string();
         self.guarded(at, &["remove", self.name(at), "--yes"]);
         self.guarded(at, &["create", self.name(at), "--start", &start]);
         self.stores[at].heals = false;
+    }
+
+    /// Removes the sequence through the guard. A script then creates it without the guard, at its first id.
+    fn create_again(&mut self, at: usize) {
+        let removed = self.guarded(at, &["remove", self.name(at), "--yes"]);
+        if removed.code == 0 {
+            assert_eq!(self.run(at, &["create", self.name(at)]).code, 0);
+        }
+        self.stores[at].heals = false;
+    }
+
+    /// Raises the sequence above all drawn ids, as if the ids below were in use elsewhere. Returns whether
+    /// the store has the raise: processes may have drawn higher ids in the meantime.
+    fn raise(&mut self, at: usize, random: &mut Rng) -> bool {
+        self.collect();
+        let shown = self.run(at, &["show", self.name(at), "--json"]);
+        let shown: serde_json::Value = serde_json::from_str(&shown.out).expect(&shown.err);
+        let next = shown["next"].as_u64().expect("not exhausted");
+        let to = next.max(self.stores[at].drawn.top()) + random.u64(100..2000);
+        let earlier = self.processes.numbers();
+        let is_raised = self.guarded(at, &["set", self.name(at), "--next", &to.to_string()]).code == 0;
+        if is_raised {
+            self.stores[at].drawn.skip(next..to, earlier);
+        }
+        is_raised
+    }
+
+    /// Raises the sequence, and restores an earlier state before a process draws above the raise, or soon
+    /// afterwards.
+    async fn raise_and_put_back(&mut self, at: usize, random: &mut Rng) {
+        if !self.stores[at].heals {
+            self.back_up(at).await;
+        }
+        let ended = at == 0 || random.bool();
+        if ended {
+            self.processes.kill_all();
+        }
+        let is_raised = self.raise(at, random);
+        assert!(is_raised || !ended, "{} was not raised", self.name(at));
+        self.put_back(at, "backup", ended).await;
+    }
+
+    /// Restores a backup, and raises the sequence with the doctor. An unguarded draw is then safe.
+    async fn fix(&mut self, at: usize, random: &mut Rng) {
+        if !self.stores[at].heals {
+            self.back_up(at).await;
+        }
+        self.put_back(at, "backup", random.bool()).await;
+        let begun = Instant::now();
+        loop {
+            let ran = self.guarded(at, &["doctor", "--fix"]);
+            if matches!(ran.code, 0 | 6) {
+                break;
+            }
+            assert!(begun.elapsed() < LONG, "{} cannot be fixed: {ran:?}", self.name(at));
+            sleep(Duration::from_millis(100)).await;
+        }
+        self.unguarded(at, 1);
+    }
+
+    /// Draws ids without the guard, then ids above with it, and restores a backup from before.
+    async fn draw_unguarded(&mut self, at: usize, random: &mut Rng) {
+        if !self.stores[at].heals || random.bool() {
+            self.back_up(at).await;
+            self.processes.start();
+            self.well(at).await;
+        }
+        self.unguarded(at, random.u64(1..40));
+        let top = self.stores[at].drawn.top();
+        // With a claim above them, the unguarded ids are safe.
+        while self.well(at).await < top {}
+        self.put_back(at, "backup", random.bool()).await;
+    }
+
+    fn unguarded(&mut self, at: usize, count: u64) {
+        let ran = self.run(at, &["next", self.name(at), "--existing", "--count", &count.to_string()]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        for id in ran.ids() {
+            self.stores[at].drawn.add(None, id);
+        }
+    }
+
+    /// Removes temporary files of the witness again and again, while processes draw.
+    async fn clean(&self, at: usize) {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(1) {
+            self.stores[at].restored.clean();
+            sleep(Duration::from_millis(1)).await;
+        }
     }
 
     fn import(&mut self, at: usize) {
@@ -202,13 +308,17 @@ impl Soak {
         self.stores[at].heals = true;
     }
 
-    /// Waits until ids are handed out again. Acts as the operator if one is needed.
-    async fn well(&mut self, at: usize) {
+    /// Waits until ids are handed out again, and returns one. Acts as the operator if one is needed.
+    async fn well(&mut self, at: usize) -> u64 {
         let (begun, heals) = (Instant::now(), self.stores[at].heals);
         loop {
             let ran = self.guarded(at, &["next", self.name(at), "--existing", "--timeout", "5s"]);
             match ran.code {
-                0 => return self.drawn(at, ran.ids()[0]),
+                0 => {
+                    let id = ran.ids()[0];
+                    self.stores[at].drawn.add(None, id);
+                    return id;
+                }
                 // Exit code 1 is a permanent error; 4 is a missing sequence.
                 1 | 4 => {
                     assert!(!heals, "a wrong alarm of {}: {ran:?}", self.name(at));
@@ -221,14 +331,10 @@ impl Soak {
     }
 
     fn collect(&mut self) {
-        for (name, id) in self.processes.printed() {
-            let at = self.stores.iter().position(|store| store.restored.name == name).expect("a store");
-            self.drawn(at, id);
+        for Printed { process, store: name, id } in self.processes.printed() {
+            let store = self.stores.iter_mut().find(|store| store.restored.name == name).expect("a store");
+            store.drawn.add(Some(process), id);
         }
-    }
-
-    fn drawn(&mut self, at: usize, id: u64) {
-        assert!(self.stores[at].ids.insert(id), "{}: {id} was handed out twice", self.name(at));
     }
 
     /// Asserts that the doctor finds no error in a sound store.
@@ -254,12 +360,12 @@ impl Soak {
             let (name, healed) = (store.restored.name, self.processes.healed(store.restored.name));
             println!(
                 "{name}: {} ids, none twice; put back {}, healed {}",
-                store.ids.len(),
+                store.drawn.len(),
                 store.restores,
                 healed.len()
             );
             assert!(store.restores > 0 || healed.is_empty(), "never put back: {healed:#?}");
-            assert!(store.ids.len() > 10, "a test of nothing");
+            assert!(store.drawn.len() > 10, "a test of nothing");
         }
     }
 }

@@ -7,6 +7,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod drawn;
 mod figures;
 mod guarded;
 mod plan;

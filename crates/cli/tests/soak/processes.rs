@@ -1,5 +1,6 @@
 //! Processes that draw from several stores until they are killed.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -52,17 +53,26 @@ async fn draw_until_it_fails(name: &str, url: &str) -> idmill::Result<()> {
     }
 }
 
+/// An id that a process printed.
+pub(crate) struct Printed {
+    /// The number of the process.
+    pub(crate) process: u32,
+    pub(crate) store: String,
+    pub(crate) id: u64,
+}
+
 pub(crate) struct Processes {
     dir: PathBuf,
     stores: String,
     running: Vec<Process>,
     pub(crate) started: u32,
     /// Output of processes that have ended.
-    printed: Vec<(String, u64)>,
+    printed: Vec<Printed>,
     reported: Vec<String>,
 }
 
 struct Process {
+    number: u32,
     child: Child,
     out: File,
     err: PathBuf,
@@ -88,9 +98,15 @@ impl Processes {
             command.env(STORES, &self.stores).stdin(Stdio::null());
             command.stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
             let child = command.spawn().unwrap();
-            self.running.push(Process { child, out: File::open(&out).unwrap(), err, rest: Vec::new() });
+            let (number, out) = (self.started, File::open(&out).unwrap());
+            self.running.push(Process { number, child, out, err, rest: Vec::new() });
             self.started += 1;
         }
+    }
+
+    /// Returns the numbers of the running processes.
+    pub(crate) fn numbers(&self) -> BTreeSet<u32> {
+        self.running.iter().map(|process| process.number).collect()
     }
 
     /// Kills one process.
@@ -109,8 +125,8 @@ impl Processes {
         }
     }
 
-    /// Returns the ids that were printed since the last call, each with its store.
-    pub(crate) fn printed(&mut self) -> Vec<(String, u64)> {
+    /// Returns the ids that were printed since the last call. Those of a process are in their order.
+    pub(crate) fn printed(&mut self) -> Vec<Printed> {
         let mut printed = std::mem::take(&mut self.printed);
         printed.extend(self.running.iter_mut().flat_map(Process::read));
         printed
@@ -129,16 +145,16 @@ impl Process {
         self.child.wait().unwrap();
     }
 
-    fn read(&mut self) -> Vec<(String, u64)> {
+    fn read(&mut self) -> Vec<Printed> {
         self.out.read_to_end(&mut self.rest).unwrap();
         let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let lines: Vec<u8> = self.rest.drain(..whole).collect();
         // The test harness prints text before the first line.
-        let id = |line: &str| {
-            let (name, id) = line.rsplit_once("id ")?.1.split_once(' ')?;
-            Some((name.to_owned(), id.parse().ok()?))
+        let printed = |line: &str| {
+            let (store, id) = line.rsplit_once("id ")?.1.split_once(' ')?;
+            Some(Printed { process: self.number, store: store.to_owned(), id: id.parse().ok()? })
         };
-        String::from_utf8_lossy(&lines).lines().filter_map(id).collect()
+        String::from_utf8_lossy(&lines).lines().filter_map(printed).collect()
     }
 }
 

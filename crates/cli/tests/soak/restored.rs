@@ -36,6 +36,9 @@ impl Restored {
             "postgres" => {
                 (format!("postgres://postgres@{address}/postgres?timeout=5s&failover=allow"), "data")
             }
+            "native" => {
+                (format!("postgres://postgres@{address}/postgres?timeout=5s&sequences=native"), "data")
+            }
             "mariadb" => (format!("mysql://root@{address}/ids?timeout=5s&failover=allow"), "data"),
             "redis" => (format!("redis://{address}?timeout=5s&failover=allow"), "appendonlydir"),
             _ => (format!("etcd://{address}?timeout=5s"), "data"),
@@ -53,7 +56,7 @@ impl Restored {
 
     /// Returns the read-only URL, if this store has one.
     pub(crate) fn read_only(&self) -> Option<String> {
-        let has_modes = matches!(self.name, "sqlite" | "postgres" | "mariadb");
+        let has_modes = matches!(self.name, "sqlite" | "postgres" | "native" | "mariadb");
         has_modes.then(|| format!("{}&mode=ro", self.url))
     }
 
@@ -62,9 +65,27 @@ impl Restored {
         self.engine.is_none()
     }
 
+    fn is_postgres(&self) -> bool {
+        matches!(self.name, "postgres" | "native")
+    }
+
+    /// Removes what a cleaner of temporary files may remove next to a witness in a file: a lock, and files
+    /// that look left over.
+    pub(crate) fn clean(&self) {
+        let Some(witness) = self.guard.strip_prefix("file:").map(Path::new) else { return };
+        let whole = witness.file_name().and_then(|name| name.to_str()).expect("UTF-8");
+        for entry in fs::read_dir(witness.parent().expect("a directory")).unwrap().flatten() {
+            let name = entry.file_name().into_string().expect("UTF-8");
+            if name.starts_with(whole) && name != whole {
+                // Another process may have removed it.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
     pub(crate) async fn down(&self) {
         let Some(engine) = &self.engine else { return };
-        if self.name == "postgres" {
+        if self.is_postgres() {
             // Send SIGINT: after SIGKILL, child processes would still write while the files are copied.
             let pid = engine.pid().expect("it runs").to_string();
             ran(Command::new("kill").args(["-INT", &pid]));
@@ -123,7 +144,7 @@ impl Restored {
 
     /// Starts a new timeline in PostgreSQL, as a promoted replica does.
     pub(crate) async fn promote(&self) {
-        if self.name != "postgres" {
+        if !self.is_postgres() {
             return;
         }
         self.down().await;

@@ -1,0 +1,60 @@
+//! The ids that were drawn from a store, and the ids that a raise skipped.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+pub(crate) struct Drawn {
+    name: &'static str,
+    ids: BTreeSet<u64>,
+    raises: Vec<Raise>,
+}
+
+/// A raise that the store has confirmed.
+struct Raise {
+    /// No id of this range was reserved at the last look before the raise.
+    skipped: Range<u64>,
+    /// The processes that may have reserved ids of the range between the look and the raise.
+    earlier: BTreeSet<u32>,
+}
+
+impl Drawn {
+    pub(crate) fn of(name: &'static str) -> Self {
+        Self { name, ids: BTreeSet::new(), raises: Vec::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Returns the first id above all drawn and skipped ids.
+    pub(crate) fn top(&self) -> u64 {
+        let skipped = self.raises.iter().map(|raise| raise.skipped.end);
+        skipped.chain(self.ids.last().map(|last| last + 1)).max().unwrap_or(1)
+    }
+
+    /// Notes that these ids are in use elsewhere. Only the processes in `earlier` may still draw them, until
+    /// each has drawn a higher id.
+    pub(crate) fn skip(&mut self, skipped: Range<u64>, earlier: BTreeSet<u32>) {
+        self.raises.push(Raise { skipped, earlier });
+    }
+
+    /// Adds an id, drawn by the process with this number, or by a command.
+    ///
+    /// # Panics
+    /// If the id is a duplicate, or was skipped.
+    pub(crate) fn add(&mut self, process: Option<u32>, id: u64) {
+        let name = self.name;
+        assert!(self.ids.insert(id), "{name}: {id} was handed out twice, at last by {process:?}");
+        for Raise { skipped, earlier } in &mut self.raises {
+            let may = process.is_some_and(|process| earlier.contains(&process));
+            assert!(
+                may || !skipped.contains(&id),
+                "{name}: {process:?} drew {id}, but a raise skipped {skipped:?}"
+            );
+            // A process draws its ids in ascending order.
+            if may && id >= skipped.end {
+                earlier.retain(|earlier| Some(*earlier) != process);
+            }
+        }
+    }
+}
