@@ -276,6 +276,10 @@ fn negative_numbers_are_ids_above_two_to_the_63() {
     assert_eq!(place.run(&["doctor", "--check", "low=sqlite:shop.db?column=t.id"]).code, 7, "7 is in use");
     place.run(&["set", "low", "--next", "8"]);
     assert_eq!(place.run(&["doctor", "--check", "low=sqlite:shop.db?column=t.id"]).code, 0);
+    // A sequence that may go beyond 2^63, and has not, may have been restored.
+    place.run(&["create", "high", "--max", &u64::MAX.to_string(), "--start", "8"]);
+    let ran = place.run(&["doctor", "--check", "high=sqlite:shop.db?column=t.id"]);
+    assert!(ran.code == 6 && ran.out.contains("-1000 would be the id 18446744073709550616"), "{ran:?}");
 }
 
 #[test]
