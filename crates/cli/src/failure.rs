@@ -2,6 +2,7 @@
 
 use std::io;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind as UsageKind};
 use idmill::{Error, ErrorKind, Operation, Status};
@@ -148,10 +149,15 @@ impl Failure {
     }
 
     /// Reports the failure on stderr, and returns the exit code.
-    pub(crate) fn report(&self, json: bool) -> ExitCode {
+    pub(crate) fn report(self, json: bool) -> ExitCode {
         if self.is_left() {
             return ExitCode::SUCCESS;
         }
+        let this = self.placed();
+        this.told(json)
+    }
+
+    fn told(&self, json: bool) -> ExitCode {
         if json {
             let report = serde_json::to_string(&self.0).expect("a report serializes to JSON");
             eprintln!("{{\"error\":{report}}}");
@@ -159,6 +165,15 @@ impl Failure {
             self.print();
         }
         ExitCode::from(self.0.exit_code)
+    }
+
+    /// Adds the flags of this run to each command that the failure prints.
+    fn placed(mut self) -> Self {
+        let report = &mut self.0;
+        report.message = placed(&report.message);
+        report.causes = report.causes.iter().map(|cause| placed(cause)).collect();
+        report.hint = report.hint.as_deref().map(placed);
+        self
     }
 
     fn print(&self) {
@@ -246,6 +261,35 @@ fn hint(error: &Error, message: &str) -> Option<String> {
         _ => return None,
     })
 }
+
+/// The flags of this run that select its store and witness.
+static PLACE: OnceLock<String> = OnceLock::new();
+
+/// Notes the flags that select the store and the witness, for the commands that failures print.
+pub(crate) fn set_place(flags: String) {
+    let _ = PLACE.set(flags);
+}
+
+/// Adds the flags to each command in backticks, so that it acts on the same store when it is copied.
+fn placed(text: &str) -> String {
+    let flags = PLACE.get().map_or("", String::as_str);
+    let mut parts: Vec<_> = text.split('`').map(str::to_owned).collect();
+    // A part with an odd number is between two backticks.
+    let last = parts.len() - 1;
+    for part in parts.iter_mut().take(last).skip(1).step_by(2) {
+        let acts = |command: &str| {
+            part.strip_prefix("idmill ").is_some_and(|rest| rest.split(' ').next() == Some(command))
+        };
+        let is_placed = part.contains("--store") || part.contains("--help");
+        if !is_placed && PLACED.iter().any(|command| acts(command)) {
+            *part += flags;
+        }
+    }
+    parts.join("`")
+}
+
+/// The commands that act on a store.
+const PLACED: [&str; 9] = ["next", "create", "list", "show", "set", "revoke", "remove", "doctor", "export"];
 
 /// Quotes a sequence name for a shell.
 pub(crate) fn quoted(name: &str) -> String {

@@ -60,6 +60,7 @@ pub fn main(stores: &[Scheme]) -> ExitCode {
     let schemes = idmill_any::schemes().clone().with(stores).map_err(Failure::from);
     let outcome = schemes.and_then(|schemes| {
         cli.global.schemes = schemes;
+        failure::set_place(opening::flags(&cli.global));
         let runtime = runtime(cli.command.serves())?;
         let outcome = runtime.block_on(until_done_or_told(cli));
         // Do not wait for a busy database, because its answer is no longer needed.

@@ -35,6 +35,8 @@ string_enum! {
         /// There is a witness, and ids were reserved or skipped without a claim, such as by a process without
         /// the guard.
         Unguarded = "unguarded",
+        /// The sequence starts below the ids of a removed sequence of the same name.
+        Recreated = "recreated",
         /// The ledger of this name was written for a store at another place.
         Shared = "shared",
         /// A reset or removal was announced at the witness, and the store did not confirm it.
@@ -74,6 +76,7 @@ impl FindingKind {
             | Self::Ambiguous
             | Self::ColumnDefault
             | Self::Incomplete
+            | Self::Recreated
             | Self::Shared
             | Self::Pending => Severity::Warning,
             _ => Severity::Error,

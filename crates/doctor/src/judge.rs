@@ -158,7 +158,7 @@ pub(super) fn against(
 ) -> Option<Finding> {
     let asked = OF_WITNESS;
     if ledger.is_removed() && stored.is_none_or(|stored| stored.identity != ledger.identity) {
-        return stored.and_then(|stored| below_removed(ledger, stored));
+        return stored.and_then(|stored| below_removed(ledger, stored, holders));
     }
     let Some(stored) = stored else {
         if ledger.announced == Some(Announced::Removing) {
@@ -211,22 +211,26 @@ pub(super) fn against(
     went_back.or_else(|| pending(name, ledger))
 }
 
-/// Reports a sequence that ends below the claims of the removed sequence whose name it has: it cannot hand
-/// out any id.
-fn below_removed(ledger: &Ledger, stored: &SequenceInfo) -> Option<Finding> {
+/// Reports a sequence below the claims of the removed sequence whose name it has. A guarded draw raises it.
+/// If it ends below the claims, it cannot hand out any id.
+fn below_removed(ledger: &Ledger, stored: &SequenceInfo, holders: &Holders) -> Option<Finding> {
     let (top, max) = (ledger.top(), stored.bounds.max());
-    let is_over = ledger.announced == Some(Announced::Removed) && top > u128::from(max);
-    is_over.then(|| {
-        let found = format!(
-            "a removed sequence of this name used all ids below {top}, but max is {max}: no id can be drawn"
-        );
-        let remedy = Remedy::advice(format!(
-            "raise max above {top} (`idmill set {} --max`); or, if no id is in use, remove the sequence with \
-             `--forget`",
-            stored.name
-        ));
-        about(&stored.name, FindingKind::Exhausted, OF_WITNESS, found, remedy)
-    })
+    if ledger.announced != Some(Announced::Removed) || top <= stored.reached() {
+        return None;
+    }
+    let used = format!("a removed sequence of this name used all ids below {top}");
+    if top <= u128::from(max) {
+        let found = format!("{used}, but {}: draws without the guard repeat ids", next(stored));
+        let remedy = raise_to(stored, top.max(holders.above(stored.reached())));
+        return Some(about(&stored.name, FindingKind::Recreated, OF_WITNESS, found, remedy));
+    }
+    let found = format!("{used}, but max is {max}: no id can be drawn");
+    let remedy = Remedy::advice(format!(
+        "raise max above {top} (`idmill set {} --max`); or, if no id is in use, remove the sequence with \
+         `--forget`",
+        stored.name
+    ));
+    Some(about(&stored.name, FindingKind::Exhausted, OF_WITNESS, found, remedy))
 }
 
 /// Reports a ledger that was written for a store at another place, if this store has another sequence of this

@@ -180,7 +180,9 @@ impl WitnessUrl {
         self.must_be_another_file(file)?;
         if let Some(opened) = self.checked(found, store).await? {
             if self.new {
-                tracing::warn!(witness = %self, "the witness exists; leave out `{NEW}=true`, which would create it again if it is lost");
+                tracing::warn!(
+                    "the witness {self} exists; leave out `{NEW}=true`, which would create it again if it is lost"
+                );
             }
             return Ok(opened);
         }
@@ -204,7 +206,7 @@ impl WitnessUrl {
     }
 
     async fn made(&self, store: &dyn Store) -> Result<Arc<dyn Witness>> {
-        tracing::warn!(witness = %self, "no witness was found, and a new one is created");
+        tracing::warn!("the witness {self} does not exist, and is created");
         let Found { witness, kept_by } = self.opened(How::Create).await?;
         let checked = async {
             let Some(keeper) = kept_by else { return Ok(()) };

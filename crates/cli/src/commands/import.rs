@@ -41,7 +41,6 @@ pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
     let mut importing = Importing {
         store,
         within: args.within.timeout,
-        place: opening::flags(global),
         dry_run: args.dry_run,
         json: global.json,
         done: Done::default(),
@@ -92,8 +91,6 @@ struct Importing {
     store: Arc<dyn Store>,
     /// How long a creation is retried.
     within: Duration,
-    /// Flags that make a command use this store.
-    place: String,
     dry_run: bool,
     json: bool,
     done: Done,
@@ -120,7 +117,7 @@ impl Importing {
     async fn place(&self, entry: &Entry) -> Outcome<(Became, Option<SequenceInfo>, SequenceInfo)> {
         let found = self.store.inspect(&entry.name).await?;
         if let Some(found) = found.as_ref().filter(|found| found.bounds != entry.bounds) {
-            return Err(differs(entry, found, &self.place));
+            return Err(differs(entry, found));
         }
         let became = match &found {
             None => Became::Created,
@@ -144,7 +141,7 @@ impl Importing {
             // Another process created the sequence first.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 let found = self.store.inspect(&entry.name).await?.ok_or(error)?;
-                Err(differs(entry, &found, &self.place))
+                Err(differs(entry, &found))
             }
             outcome => Ok(outcome?),
         }
@@ -185,7 +182,7 @@ fn as_if(entry: &Entry, found: Option<&SequenceInfo>) -> SequenceInfo {
 
 /// Returns the error for different bounds. Nothing is changed, because only the operator can decide which
 /// bounds are right.
-fn differs(entry: &Entry, found: &SequenceInfo, place: &str) -> Failure {
+fn differs(entry: &Entry, found: &SequenceInfo) -> Failure {
     let (name, theirs, ours) = (quoted(&entry.name), entry.bounds, found.bounds);
     let message = format!(
         "`{}` has start {} and max {} in the store, but start {} and max {} in the file; the sequence was \
@@ -203,7 +200,7 @@ fn differs(entry: &Entry, found: &SequenceInfo, place: &str) -> Failure {
         "the file's sequence has reserved all ids up to 2^64 - 1; use another sequence".to_owned()
     } else if next > found.reached() {
         format!(
-            "`idmill set {name} --next {next}{max}{place}` sets next and max as in the file, if no larger id is in \
+            "`idmill set {name} --next {next}{max}` sets next and max as in the file, if no larger id is in \
              use"
         )
     } else if max.is_empty() {
@@ -211,7 +208,7 @@ fn differs(entry: &Entry, found: &SequenceInfo, place: &str) -> Failure {
             .to_owned()
     } else {
         format!(
-            "`idmill set {name}{max}{place}` sets max as in the file, if no id from {} on is in use",
+            "`idmill set {name}{max}` sets max as in the file, if no id from {} on is in use",
             found.reached()
         )
     };

@@ -33,20 +33,26 @@ pub(super) async fn show(global: &Global, args: &Named) -> Outcome {
 
 pub(super) async fn set(global: &Global, args: &Set) -> Outcome {
     let change = Change::new().next(args.next).max(args.max).backwards(args.backwards);
-    changed(global, &args.name, args.within, change, |before| repetition(args, before)).await
+    changed(global, &args.name, args.within, change, |before| repetition(args, change, before)).await
 }
 
-/// Rejects `--backwards` without `--yes` if ids would repeat, and reports these ids.
-fn repetition(args: &Set, before: &SequenceInfo) -> Outcome {
-    let Some(next) = args.next.filter(|_| args.backwards && !args.yes) else { return Ok(()) };
-    let last = before.next.map_or(before.bounds.max(), |next| next.saturating_sub(1));
-    if next > last {
+/// Rejects `--backwards` without `--yes` if ids could repeat, at once or after a later change of max, and
+/// reports these ids.
+fn repetition(args: &Set, change: Change, before: &SequenceInfo) -> Outcome {
+    let mut after = before.clone();
+    // The store rejects a change that cannot be applied.
+    let is_refused = after.apply(&change).is_err();
+    let (first, last) = (after.reached(), before.reached().saturating_sub(1));
+    if is_refused || args.yes || first > last {
         return Ok(());
     }
     let name = quoted(&args.name);
-    let message = format!("`{}` was reserved up to {last}: ids {next} to {last} would repeat", args.name);
+    let message = format!("`{}` was reserved up to {last}: ids {first} to {last} could repeat", args.name);
+    let flag =
+        |flag: &str, value: Option<u64>| value.map(|value| format!(" --{flag} {value}")).unwrap_or_default();
+    let (next, max) = (flag("next", args.next), flag("max", args.max));
     Err(Failure::refused(message).hint(format!(
-        "if none of these ids is in use, run `idmill set {name} --next {next} --backwards --yes`"
+        "if none of these ids is in use, run `idmill set {name}{next}{max} --backwards --yes`"
     )))
 }
 

@@ -93,7 +93,7 @@ fn set_backwards_without_yes_names_the_repeated_ids() {
     let ran = place.run(&["set", "s", "--next", "5", "--backwards"]);
     assert_eq!((ran.code, ran.out.as_str()), (5, ""), "{}", ran.err);
     assert!(
-        ran.err.contains("ids 5 to 10 would repeat") && ran.err.contains("--backwards --yes"),
+        ran.err.contains("ids 5 to 10 could repeat") && ran.err.contains("--backwards --yes"),
         "{}",
         ran.err
     );
@@ -378,4 +378,43 @@ fn revoke_raises_only_the_epoch() {
     assert_eq!((&revoked["after"], &place.show()), (&expected, &expected));
     assert_eq!(place.run(&["next", "s"]).ids(), [5]);
     assert_eq!(place.run(&["revoke", "t"]).code, 4);
+}
+
+/// A copied command must not act on the default store.
+#[test]
+fn printed_commands_have_the_flags_of_their_run() {
+    let place = Place::new();
+    let (store, guard) = ("sqlite:my ids.db", "file:w");
+    let flags = ["--store", store, "--guard", guard];
+    assert_eq!(place.run(&[&["next", "orders", "-n", "5"], &flags[..]].concat()).code, 0);
+    let expected = "--store sqlite:my%20ids.db --guard file:w`";
+    for command in [
+        &["remove", "orders"][..],
+        &["show", "users"],
+        &["set", "orders", "--next", "2", "--backwards"],
+        &["create", "orders"],
+    ] {
+        let ran = place.run(&[command, &flags].concat());
+        assert!(ran.code != 0 && ran.err.contains(expected), "{command:?}: {ran:?}");
+        let json = place.run(&[command, &flags, &["--json"]].concat());
+        assert!(json.err.contains("--guard file:w`"), "{command:?}: {json:?}");
+    }
+    // With the default store, a command needs no flags.
+    assert_eq!(place.run(&["create", "orders"]).code, 0);
+    let ran = place.run(&["show", "users"]);
+    assert!(!ran.err.contains("--store"), "{ran:?}");
+}
+
+#[test]
+fn each_step_backwards_needs_yes() {
+    let place = Place::new();
+    assert_eq!(place.run(&["next", "x", "-n", "99"]).code, 0);
+    let lowered = ["set", "x", "--max", "5", "--backwards"];
+    let refused = place.run(&lowered);
+    assert_eq!(refused.code, 5, "{refused:?}");
+    assert!(refused.err.contains("ids 6 to 99 could repeat"), "{refused:?}");
+    assert!(refused.err.contains("--max 5 --backwards --yes"), "{refused:?}");
+    assert_eq!(place.run(&[&lowered[..], &["--yes"]].concat()).code, 0);
+    assert_eq!(place.run(&["set", "x", "--max", "1000"]).code, 0);
+    assert_eq!(place.run(&["next", "x"]).ids(), [6]);
 }

@@ -333,7 +333,7 @@ fn export_of_a_restored_store_has_the_claims() {
 fn new_witness_and_needless_new_are_told() {
     let place = Place::new();
     let first = next(&place, GUARDED, "1");
-    assert!(first.err.contains("no witness was found, and a new one is created"), "{first:?}");
+    assert!(first.err.contains("the witness file:ids.witness does not exist, and is created"), "{first:?}");
     assert!(!next(&place, GUARDED, "1").err.contains("witness"));
     let new = ["next", "orders", "--store", STORE, "--guard", "file:ids.witness?new=true"];
     let told = place.run(&new);
@@ -350,6 +350,18 @@ fn doctor_reports_a_sequence_that_ends_below_the_claims() {
     let doctor = place.run(&["doctor", "--store", GUARDED]);
     assert_eq!(doctor.code, 7, "{doctor:?}");
     assert!(doctor.out.contains("but max is 30: no id can be drawn"), "{doctor:?}");
+}
+
+#[test]
+fn doctor_reports_a_recreated_sequence_below_the_claims() {
+    let place = Place::new();
+    next(&place, GUARDED, "15");
+    assert_eq!(place.run(&["remove", "orders", "--yes", "--store", GUARDED]).code, 0);
+    assert_eq!(place.run(&["create", "orders", "--store", STORE]).code, 0);
+    let doctor = place.run(&["doctor", "--store", GUARDED]);
+    assert!(doctor.code == 6 && doctor.out.contains("orders: recreated"), "{doctor:?}");
+    assert_eq!(place.run(&["doctor", "--fix", "--store", GUARDED]).code, 0);
+    assert_eq!(next(&place, STORE, "1").ids(), [16]);
 }
 
 #[test]
