@@ -3,9 +3,13 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use idmill_guard::Ledger;
+
 pub(crate) struct Drawn {
     name: &'static str,
     ids: BTreeSet<u64>,
+    /// The ids that were drawn without the guard.
+    unguarded: BTreeSet<u64>,
     raises: Vec<Raise>,
 }
 
@@ -19,7 +23,7 @@ struct Raise {
 
 impl Drawn {
     pub(crate) fn of(name: &'static str) -> Self {
-        Self { name, ids: BTreeSet::new(), raises: Vec::new() }
+        Self { name, ids: BTreeSet::new(), unguarded: BTreeSet::new(), raises: Vec::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -56,5 +60,23 @@ impl Drawn {
                 earlier.retain(|earlier| Some(*earlier) != process);
             }
         }
+    }
+
+    /// Adds an id that was drawn without the guard.
+    ///
+    /// # Panics
+    /// As [`add`](Self::add).
+    pub(crate) fn add_unguarded(&mut self, id: u64) {
+        self.add(None, id);
+        self.unguarded.insert(id);
+    }
+
+    /// Asserts that the witness has a claim of each id that was drawn with the guard.
+    pub(crate) fn are_claimed(&self, ledger: &Ledger) {
+        let Ok(floor) = u64::try_from(ledger.floor) else { return };
+        let is_claimed =
+            |id: u64| ledger.claims.iter().any(|claim| claim.start() <= id && u128::from(id) < claim.end());
+        let lost = self.ids.range(floor..).find(|id| !self.unguarded.contains(id) && !is_claimed(**id));
+        assert_eq!(lost, None, "{}: the witness has no claim of a drawn id: {ledger:?}", self.name);
     }
 }

@@ -8,6 +8,8 @@
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use idmill::SequenceName;
+use idmill_guard::{FileWitness, Witness as _};
 use idmill_testing::engines::Engine;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
@@ -145,7 +147,8 @@ impl Soak {
                 self.refused_removal(at).await;
                 self.put_back(at, "empty", true).await;
                 // Create the sequence without the guard, as a script might.
-                assert_eq!(self.run(at, &["create", name]).code, 0);
+                let ran = self.run(at, &["create", name]);
+                assert_eq!(ran.code, 0, "{ran:?}");
                 self.stores[at].heals = false;
             }
             5 => self.decide(at),
@@ -156,7 +159,7 @@ impl Soak {
             }
             8 => self.stores[at].restored.restart().await,
             9 => self.back_up(at).await,
-            10 => drop(self.raise(at, random)),
+            10 => drop(self.raise(at, random).await),
             11 => self.raise_and_put_back(at, random).await,
             12 => self.fix(at, random).await,
             13 => self.draw_unguarded(at, random).await,
@@ -166,6 +169,7 @@ impl Soak {
         self.processes.start();
         self.well(at).await;
         self.collect();
+        self.are_claimed(at).await;
         self.no_alarm(at);
     }
 
@@ -216,18 +220,31 @@ impl Soak {
 
     /// Raises the sequence above all drawn ids, as if the ids below were in use elsewhere. Returns whether
     /// the store has the raise: processes may have drawn higher ids in the meantime.
-    fn raise(&mut self, at: usize, random: &mut Rng) -> bool {
+    async fn raise(&mut self, at: usize, random: &mut Rng) -> bool {
         self.collect();
-        let shown = self.run(at, &["show", self.name(at), "--json"]);
-        let shown: serde_json::Value = serde_json::from_str(&shown.out).expect(&shown.err);
+        let shown = self.succeeds(at, async |soak| soak.run(at, &["show", soak.name(at), "--json"])).await;
+        let shown: serde_json::Value = serde_json::from_str(&shown.out).unwrap();
         let next = shown["next"].as_u64().expect("not exhausted");
         let to = next.max(self.stores[at].drawn.top()) + random.u64(100..2000);
         let earlier = self.processes.numbers();
-        let is_raised = self.guarded(at, &["set", self.name(at), "--next", &to.to_string()]).code == 0;
+        // Without processes, the import cannot find a sequence that is already above `to`.
+        let is_raised = if earlier.is_empty() && random.bool() {
+            self.import_next(at, to).code == 0
+        } else {
+            self.guarded(at, &["set", self.name(at), "--next", &to.to_string()]).code == 0
+        };
         if is_raised {
             self.stores[at].drawn.skip(next..to, earlier);
         }
         is_raised
+    }
+
+    fn import_next(&self, at: usize, next: u64) -> Ran {
+        let exported = self.guarded(at, &["export", self.name(at)]);
+        let mut line: serde_json::Value = serde_json::from_str(&exported.out).expect(&exported.err);
+        line["next"] = next.to_string().into();
+        std::fs::write(self.place.path().join("raised.jsonl"), line.to_string()).unwrap();
+        self.guarded(at, &["import", "raised.jsonl"])
     }
 
     /// Raises the sequence, and restores an earlier state before a process draws above the raise, or soon
@@ -240,7 +257,7 @@ impl Soak {
         if ended {
             self.processes.kill_all();
         }
-        let is_raised = self.raise(at, random);
+        let is_raised = self.raise(at, random).await;
         assert!(is_raised || !ended, "{} was not raised", self.name(at));
         self.put_back(at, "backup", ended).await;
     }
@@ -251,37 +268,49 @@ impl Soak {
             self.back_up(at).await;
         }
         self.put_back(at, "backup", random.bool()).await;
+        self.succeeds(at, async |soak| soak.guarded(at, &["doctor", "--fix"])).await;
+        self.draw_without(at, 1).await;
+    }
+
+    /// Draws ids without the guard, then higher ids with it, and restores a backup from before. The claims of
+    /// the higher ids protect the unguarded ones too.
+    async fn draw_unguarded(&mut self, at: usize, random: &mut Rng) {
+        // If nobody draws after the backup, the restored store repeats only ids that were never claimed.
+        let ended = at == 0 || random.bool();
+        if ended {
+            self.processes.kill_all();
+        }
+        if ended || !self.stores[at].heals || random.bool() {
+            self.back_up(at).await;
+        }
+        self.draw_without(at, random.u64(1..40)).await;
+        let top = self.stores[at].drawn.top();
+        while self.well(at).await < top {}
+        self.put_back(at, "backup", ended).await;
+    }
+
+    async fn draw_without(&mut self, at: usize, count: u64) {
+        let count = count.to_string();
+        let args = ["next", self.name(at), "--existing", "--count", &count];
+        self.succeeds(at, async |soak| {
+            let ran = soak.run(at, &args);
+            ran.ids().into_iter().for_each(|id| soak.stores[at].drawn.add_unguarded(id));
+            ran
+        })
+        .await;
+    }
+
+    /// Repeats a command until it succeeds: the store may just have been restarted.
+    async fn succeeds(&mut self, at: usize, mut command: impl AsyncFnMut(&mut Self) -> Ran) -> Ran {
         let begun = Instant::now();
         loop {
-            let ran = self.guarded(at, &["doctor", "--fix"]);
+            let ran = command(self).await;
+            // The doctor returns 6 for a warning.
             if matches!(ran.code, 0 | 6) {
-                break;
+                return ran;
             }
-            assert!(begun.elapsed() < LONG, "{} cannot be fixed: {ran:?}", self.name(at));
+            assert!(begun.elapsed() < LONG, "{}: {ran:?}", self.name(at));
             sleep(Duration::from_millis(100)).await;
-        }
-        self.unguarded(at, 1);
-    }
-
-    /// Draws ids without the guard, then ids above with it, and restores a backup from before.
-    async fn draw_unguarded(&mut self, at: usize, random: &mut Rng) {
-        if !self.stores[at].heals || random.bool() {
-            self.back_up(at).await;
-            self.processes.start();
-            self.well(at).await;
-        }
-        self.unguarded(at, random.u64(1..40));
-        let top = self.stores[at].drawn.top();
-        // With a claim above them, the unguarded ids are safe.
-        while self.well(at).await < top {}
-        self.put_back(at, "backup", random.bool()).await;
-    }
-
-    fn unguarded(&mut self, at: usize, count: u64) {
-        let ran = self.run(at, &["next", self.name(at), "--existing", "--count", &count.to_string()]);
-        assert_eq!(ran.code, 0, "{ran:?}");
-        for id in ran.ids() {
-            self.stores[at].drawn.add(None, id);
         }
     }
 
@@ -335,6 +364,15 @@ impl Soak {
             let store = self.stores.iter_mut().find(|store| store.restored.name == name).expect("a store");
             store.drawn.add(Some(process), id);
         }
+    }
+
+    /// Asserts that a witness in a file has lost no claim.
+    async fn are_claimed(&self, at: usize) {
+        let Store { restored, drawn, .. } = &self.stores[at];
+        let Some(file) = restored.witness() else { return };
+        let name = SequenceName::new(restored.name).unwrap();
+        let ledger = FileWitness::open_existing(file).unwrap().read(&name).await.unwrap();
+        drawn.are_claimed(&ledger.expect("a ledger"));
     }
 
     /// Asserts that the doctor finds no error in a sound store.

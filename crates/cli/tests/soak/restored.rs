@@ -69,10 +69,15 @@ impl Restored {
         matches!(self.name, "postgres" | "native")
     }
 
+    /// Returns the path of the witness, if it is a file.
+    pub(crate) fn witness(&self) -> Option<&Path> {
+        self.guard.strip_prefix("file:").map(Path::new)
+    }
+
     /// Removes what a cleaner of temporary files may remove next to a witness in a file: a lock, and files
     /// that look left over.
     pub(crate) fn clean(&self) {
-        let Some(witness) = self.guard.strip_prefix("file:").map(Path::new) else { return };
+        let Some(witness) = self.witness() else { return };
         let whole = witness.file_name().and_then(|name| name.to_str()).expect("UTF-8");
         for entry in fs::read_dir(witness.parent().expect("a directory")).unwrap().flatten() {
             let name = entry.file_name().into_string().expect("UTF-8");
