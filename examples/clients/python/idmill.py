@@ -1,8 +1,10 @@
 """Ids from idmill over the Redis protocol, with redis-py: copy this file into a service."""
 
+import os
 import random
 import threading
 import time
+import weakref
 
 import redis
 from redis.backoff import NoBackoff
@@ -106,8 +108,23 @@ class Ids:
             server.close()
 
 
+_blocks = weakref.WeakSet()
+
+
+def _forget_blocks():
+    for block in list(_blocks):
+        block._forget()
+
+
+# gunicorn with preload, Celery and multiprocessing fork. Windows does not.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_blocks)
+
+
 class Block:
     """Ids for bulk inserts: drawn a block at a time, handed out from memory. Threads may share one.
+
+    A forked process draws blocks of its own: the ids in memory belong to its parent.
 
     Choose a `size` that lasts for about one second: unused ids become a gap when the process ends, and are smaller
     than the ids that other processes draw in the meantime.
@@ -115,7 +132,12 @@ class Block:
 
     def __init__(self, ids, name, size=100):
         self._ids, self._name, self._size = ids, name, size
+        self._forget()
+        _blocks.add(self)
+
+    def _forget(self):
         self._left = iter(())
+        # In a forked process, the old lock may be held by a thread that does not exist there.
         self._lock = threading.Lock()
 
     def next(self):

@@ -33,7 +33,22 @@ def record(ids, name, seconds):
         for _ in range(25):
             id = cache.next()
             print("block", id, id)
+    fork(cache)
     print(ids.retries, "retries", file=sys.stderr)
+
+
+def fork(cache):
+    """Draws from a block of both processes after a fork."""
+    cache.next()  # a block with ids in memory
+    sys.stdout.flush()
+    child = os.fork()
+    for _ in range(5):
+        id = cache.next()
+        print("block", id, id)
+    sys.stdout.flush()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
 
 
 def run(ids, token, what, name, n=1):
