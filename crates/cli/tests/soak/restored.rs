@@ -137,7 +137,7 @@ impl Restored {
         let copy = self.data.with_extension(copy);
         self.down().await;
         if self.engine.is_none() {
-            for ending in ["", "-wal", "-shm"] {
+            for ending in ["", "-wal", "-shm", "-journal"] {
                 let _ = fs::remove_file(format!("{}{ending}", self.data.display()));
             }
         } else {
