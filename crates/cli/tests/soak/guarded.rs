@@ -275,7 +275,7 @@ impl Soak {
     /// Draws ids without the guard, then higher ids with it, and restores a backup from before. The claims of
     /// the higher ids protect the unguarded ones too.
     async fn draw_unguarded(&mut self, at: usize, random: &mut Rng) {
-        // If nobody draws after the backup, the restored store repeats only ids that were never claimed.
+        // If no process draws after the backup, the restored store repeats only ids that were never claimed.
         let ended = at == 0 || random.bool();
         if ended {
             self.processes.kill_all();
