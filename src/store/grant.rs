@@ -68,7 +68,8 @@ pub struct Grant {
     /// The bounds of the stored sequence.
     pub bounds: Bounds,
     /// Further ids that were reserved for this request and that will never be handed out.
-    #[cfg_attr(feature = "serde", serde(default))]
+    // Only serialized if set: clients of earlier versions reject unknown fields.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_zero"))]
     pub gap: u64,
 }
 
@@ -89,6 +90,12 @@ impl Grant {
     pub const fn range(self, range: IdRange) -> Self {
         Self { range, ..self }
     }
+}
+
+#[cfg(feature = "serde")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde requires")]
+fn is_zero(ids: &u64) -> bool {
+    *ids == 0
 }
 
 /// The unused rest of a range, to be given back by its owner: the last ids reserved from the sequence, as far

@@ -115,6 +115,7 @@ fn store_types_round_trip() {
     let text =
         r#"{"range":{"start":1,"len":2},"identity":"7fffffffffffffff.3","bounds":{"start":1,"max":2}}"#;
     survives(&grant, text);
+    survives(&grant.leaving_gap(5), &text.replace("2}}", r#"2},"gap":5}"#));
 }
 
 proptest! {
