@@ -34,6 +34,12 @@ fn advised(ran: &Ran) -> Vec<String> {
     filled.collect()
 }
 
+/// Carries out a command as it was printed.
+fn carry_out(user: &User, command: &str) {
+    let ran: Ran = user.place.shell(command).stdin(Stdio::null()).output().unwrap().into();
+    assert_eq!(ran.code, 0, "{command}: {ran:?}");
+}
+
 /// Draws an id, which must be above all ids in use.
 fn draw(user: &User, name: &str, guard: &[&str], largest: u64) {
     let id: u64 = user.done(&[&["next", name], guard].concat()).trim().parse().unwrap();
@@ -48,10 +54,7 @@ fn hints(user: &User) {
         let ran = user.run(args);
         let commands = advised(&ran);
         assert!(!commands.is_empty(), "{ran:?}");
-        for command in commands {
-            let words: Vec<_> = command.split(' ').skip(1).collect();
-            user.done(&words);
-        }
+        commands.iter().for_each(|command| carry_out(user, command));
         draw(user, name, &[], 500);
     }
 }
@@ -101,9 +104,7 @@ async fn advice_on_sqlite_repeats_no_id() {
     let user = User { place: Place::new(), url: "sqlite:ids.db".to_owned() };
     // The hint for a missing file.
     let ran = user.run(&["list"]);
-    for command in advised(&ran) {
-        user.done(&command.split(' ').skip(1).collect::<Vec<_>>());
-    }
+    advised(&ran).iter().for_each(|command| carry_out(&user, command));
     draw(&user, "other", &[], 500);
     let database = Connection::open(user.place.path().join("ids.db")).unwrap();
     database.execute_batch(&format!("{TABLE}; {ROWS}")).unwrap();
