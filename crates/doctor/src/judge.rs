@@ -197,7 +197,10 @@ pub(super) fn against(
     }
     // Otherwise, the next guarded draw completes the raise.
     let is_raised = ledger.announced == Some(Announced::Raising);
-    let went_back = (ledger.top() > stored.reached() && !is_raised).then(|| {
+    // The store has a reset that is not confirmed.
+    let is_reset = known.epoch < here.epoch
+        && matches!(ledger.announced, Some(Announced::Resetting { start }) if start == stored.reached());
+    let went_back = (ledger.top() > stored.reached() && !is_raised && !is_reset).then(|| {
         let found = format!(
             "ids below {} were claimed, but {}: the store went back in time",
             ledger.top(),
@@ -271,7 +274,7 @@ fn pending(name: &SequenceName, ledger: &Ledger) -> Option<Finding> {
         _ => (
             "a removal".to_owned(),
             format!(
-                "repeat `idmill remove {name} --yes`; if the store still has the sequence, you can also keep it"
+                "repeat `idmill remove {name} --yes`, or to keep the sequence, run `idmill revoke {name}`"
             ),
         ),
     };

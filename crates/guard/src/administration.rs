@@ -106,11 +106,22 @@ impl Guarded {
         match self.store.remove(name).await {
             Ok(removed) => {
                 let confirmed = self.amend(name, |ledger| ledger.removed(known)).await;
-                confirmed.map_err(unconfirmed)?;
+                if confirmed.map_err(unconfirmed)?.is_none() {
+                    self.confirm_another(name).await.map_err(unconfirmed)?;
+                }
                 Ok(removed)
             }
             Err(error) => Err(self.not_done(name, error).await),
         }
+    }
+
+    /// Confirms the removal of a sequence that was created and claimed between another removal and this one.
+    pub(super) async fn confirm_another(&self, name: &SequenceName) -> Result<()> {
+        let Some(seen) = self.witness.read(name).await.map_err(not_read)? else { return Ok(()) };
+        if self.store.inspect(name).await?.is_none() {
+            self.amend(name, |ledger| ledger.removed(seen.identity.incarnation)).await?;
+        }
+        Ok(())
     }
 
     /// Withdraws the announcement, unless the store may have applied the change.
@@ -178,7 +189,8 @@ fn applied(stored: &SequenceInfo, change: &Change) -> Option<SequenceInfo> {
 fn unconfirmed(error: Error) -> Error {
     let message =
         "the store has the change, but the witness may not; repeat the change when the witness is writable";
-    Error::new(error.kind(), message).because(error)
+    // Not transient: a retry of the whole change would conflict with this one.
+    Error::new(ErrorKind::UnknownOutcome, message).because(error)
 }
 
 fn overtaken(outcome: &str) -> Error {

@@ -222,7 +222,7 @@ impl Guarded {
                 return Unused { error: all_claimed(name, grant, refusal), again: false, gap: 0 };
             }
             // Others raised or reset the sequence; the next reserve shows its new state.
-            Err(error) if error.kind() == ErrorKind::Conflict => false,
+            Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => false,
             Err(error) => return Unused { error, again: false, gap: grant.range.len() },
         };
         if went_back {

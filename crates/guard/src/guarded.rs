@@ -85,8 +85,7 @@ impl Guarded {
     /// doctor` then recognizes the ledgers of another store. At most 100 characters are kept.
     #[must_use]
     pub fn at(self, place: &str) -> Self {
-        let shown: String = place.chars().take(100).collect();
-        Self { place: Some(shown.into()), ..self }
+        Self { place: Some(shortened(place).into()), ..self }
     }
 
     /// Returns how many times the store was found to have gone back in time.
@@ -229,6 +228,16 @@ impl Guarded {
         let Some(wanted) = seen.release(back.identity, back.rest) else { return Ok(false) };
         self.witness.swap(&back.name, Some(&seen), &wanted).await.map_err(of_the_witness)
     }
+}
+
+/// Returns a place as it is noted in ledgers: without its middle, if it has more than 100 characters.
+pub fn shortened(place: &str) -> String {
+    let characters: Vec<_> = place.chars().collect();
+    if characters.len() <= 100 {
+        return place.to_owned();
+    }
+    let (begin, end) = (&characters[..40], &characters[characters.len() - 57..]);
+    begin.iter().chain(&['.', '.', '.']).chain(end).collect()
 }
 
 impl Store for Guarded {

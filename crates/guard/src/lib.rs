@@ -34,7 +34,7 @@ mod witness;
 pub use administration::forget;
 pub use apart::{is_itself, is_same_file, marked, not_the_server_of, probe, used_before};
 pub use file::FileWitness;
-pub use guarded::Guarded;
+pub use guarded::{Guarded, shortened};
 pub use ledger::{Announced, Heal, Ledger, Refusal};
 pub use store::StoreWitness;
 pub use witness::{Ledgers, MemoryWitness, Witness, Write};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use idmill::store::{Page, Store, StoreFuture};
 use idmill::{Error, Operation, Result, SequenceName};
-use idmill_guard::{Guarded, Ledger, Ledgers, Witness, Write};
+use idmill_guard::{Guarded, Ledger, Ledgers, Witness, Write, shortened};
 use idmill_kit::Target;
 use tokio::sync::OnceCell;
 
-use crate::{WitnessUrl, witness_url};
+use crate::WitnessUrl;
 
 /// Opens a store and its witness.
 pub(crate) async fn opened(store: &dyn Target, witness: &WitnessUrl) -> Result<Arc<dyn Store>> {
@@ -31,12 +31,20 @@ pub(crate) async fn looked_at(store: &dyn Target, witness: &WitnessUrl) -> Resul
     Ok(Arc::new(Guarded::new(store, witness).at(&place)))
 }
 
-/// Returns the place of a store: the path of its file, or its URL without options and secrets.
+/// The options that select one of several stores in a database.
+const SELECT: [&str; 5] = ["table", "schema", "sequences", "collection", "prefix"];
+
+/// Returns the place of a store: the path of its file, or its URL without secrets, and the options that
+/// select a part of the database.
 pub(crate) fn place(store: &dyn Target) -> String {
-    match store.file().map(|file| std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned())) {
-        Some(file) => file.display().to_string(),
-        None => witness_url::place(&store.to_string()).to_owned(),
-    }
+    let url = store.to_string();
+    let (begin, options) = url.split_once('?').unwrap_or((&url, ""));
+    let selects = |option: &&str| SELECT.contains(&option.split('=').next().unwrap_or_default());
+    let options: Vec<_> = options.split('&').filter(selects).collect();
+    let file = store.file().map(|file| std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned()));
+    let begin = file.map_or_else(|| begin.to_owned(), |file| file.display().to_string());
+    let mark = if options.is_empty() { "" } else { "?" };
+    shortened(&format!("{begin}{mark}{}", options.join("&")))
 }
 
 /// A witness that is opened on first use, and whose errors name its URL.

@@ -260,7 +260,7 @@ async fn in_a_store(url: &StoreUrl, how: How) -> Result<Found> {
 }
 
 /// Returns a URL without its options.
-pub(crate) fn place(url: &str) -> &str {
+fn place(url: &str) -> &str {
     url.split_once('?').map_or(url, |(place, _)| place)
 }
 

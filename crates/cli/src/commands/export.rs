@@ -24,7 +24,7 @@ pub(super) async fn run(global: &Global, args: &Export) -> Outcome {
         all(&*store, &claims, args.prefix.as_deref().unwrap_or_default(), &mut out).await
     } else {
         for name in &args.names {
-            out.write(&claims.above(vec![inspect(&*store, name).await?]).await?)?;
+            out.write(&claims.above(&*store, vec![inspect(&*store, name).await?]).await?)?;
         }
         Ok(None)
     };
@@ -46,7 +46,7 @@ async fn all(store: &dyn Store, claims: &Claims, prefix: &str, out: &mut Out) ->
             first.get_or_insert(found.error.kind());
             Failure::from(found.error).report(claims.json);
         }
-        out.write(&claims.above(page.sequences).await?)?;
+        out.write(&claims.above(store, page.sequences).await?)?;
     }
     if let Some(missing) = claims.missing(store, prefix).await? {
         return Ok(Some(missing));
@@ -67,11 +67,18 @@ struct Claims {
 
 impl Claims {
     /// Raises each sequence above its claims, since the store may have gone back in time.
-    async fn above(&self, mut some: Vec<SequenceInfo>) -> Outcome<Vec<SequenceInfo>> {
+    async fn above(&self, store: &dyn Store, mut some: Vec<SequenceInfo>) -> Outcome<Vec<SequenceInfo>> {
         let Some(witness) = &self.witness else { return Ok(some) };
         let names: Vec<_> = some.iter().map(|info| info.name.clone()).collect();
         for (info, ledger) in some.iter_mut().zip(witness.read_many(&names).await) {
-            let top = ledger?.filter(|ledger| ledger.announced != Some(Announced::Forgotten));
+            let ledger = ledger?;
+            // Ids may have been drawn after the sequence was read.
+            if ledger.as_ref().is_some_and(|ledger| ledger.top() > info.reached())
+                && let Some(now) = store.inspect(&info.name).await?
+            {
+                *info = now;
+            }
+            let top = ledger.filter(|ledger| ledger.announced != Some(Announced::Forgotten));
             let top = top.map_or(0, |ledger| ledger.top());
             if top > info.reached() {
                 info.next = u64::try_from(top).ok().filter(|next| *next <= info.bounds.max());

@@ -54,7 +54,9 @@ fn hints(user: &User) {
         let ran = user.run(args);
         let commands = advised(&ran);
         assert!(!commands.is_empty(), "{ran:?}");
-        commands.iter().for_each(|command| carry_out(user, command));
+        for command in commands {
+            carry_out(user, &command);
+        }
         draw(user, name, &[], 500);
     }
 }
@@ -104,7 +106,9 @@ async fn advice_on_sqlite_repeats_no_id() {
     let user = User { place: Place::new(), url: "sqlite:ids.db".to_owned() };
     // The hint for a missing file.
     let ran = user.run(&["list"]);
-    advised(&ran).iter().for_each(|command| carry_out(&user, command));
+    for command in advised(&ran) {
+        carry_out(&user, &command);
+    }
     draw(&user, "other", &[], 500);
     let database = Connection::open(user.place.path().join("ids.db")).unwrap();
     database.execute_batch(&format!("{TABLE}; {ROWS}")).unwrap();

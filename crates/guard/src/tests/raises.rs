@@ -87,3 +87,20 @@ async fn removal_covers_unclaimed_ids_of_the_store() {
     assert!(guarded.remove(&name()).await.unwrap());
     assert_eq!(starts(&guarded, 5).await.unwrap(), 201);
 }
+
+/// Two administrators remove a sequence at once. Between them, another process creates it again.
+#[tokio::test]
+async fn overlapping_removals_leave_no_claims_behind() {
+    let (store, witness, guarded) = guarded();
+    assert_eq!(starts(&guarded, 5).await.unwrap(), 1);
+    let announced = witness.ledger("orders");
+    assert!(guarded.remove(&name()).await.unwrap());
+    assert_eq!(starts(&guarded, 5).await.unwrap(), 6);
+    // The second administrator read the first ledger, and removes the new sequence.
+    store.remove(&name()).await.unwrap();
+    assert_ne!(announced.unwrap().identity, witness.ledger("orders").unwrap().identity);
+    guarded.confirm_another(&name()).await.unwrap();
+    assert_eq!(starts(&guarded, 5).await.unwrap(), 11);
+    guarded.confirm_another(&name()).await.unwrap();
+    assert!(!witness.ledger("orders").unwrap().is_removed(), "the sequence exists");
+}
