@@ -129,28 +129,24 @@ impl Soak {
     async fn suffer(&mut self, at: usize, event: usize, random: &mut Rng) {
         self.befell[event] += 1;
         println!("{}: {}", self.name(at), EVENTS[event]);
-        let name = self.name(at);
+        self.befall(at, event, random).await;
+        self.processes.start();
+        self.well(at).await;
+        self.collect();
+        self.are_claimed(at).await;
+        self.no_alarm(at);
+    }
+
+    async fn befall(&mut self, at: usize, event: usize, random: &mut Rng) {
         match event {
             0 => self.processes.kill(random.usize(..Processes::COUNT)),
             1 => self.put_back(at, "backup", random.bool()).await,
             2 => {
                 self.put_back(at, "backup", true).await;
-                assert_eq!(self.guarded(at, &["revoke", name]).code, 0);
-                self.stores[at].heals = false;
+                self.revoke(at);
             }
-            3 => {
-                assert_eq!(self.guarded(at, &["revoke", name]).code, 0);
-                self.stores[at].heals = false;
-            }
-            4 => {
-                self.processes.kill_all();
-                self.refused_removal(at).await;
-                self.put_back(at, "empty", true).await;
-                // Create the sequence without the guard, as a script might.
-                let ran = self.run(at, &["create", name]);
-                assert_eq!(ran.code, 0, "{ran:?}");
-                self.stores[at].heals = false;
-            }
+            3 => self.revoke(at),
+            4 => self.refuse_removal_and_empty(at).await,
             5 => self.decide(at),
             6 => self.import(at),
             7 => {
@@ -166,11 +162,26 @@ impl Soak {
             14 => self.clean(at).await,
             _ => self.create_again(at),
         }
-        self.processes.start();
-        self.well(at).await;
-        self.collect();
-        self.are_claimed(at).await;
-        self.no_alarm(at);
+    }
+
+    fn revoke(&mut self, at: usize) {
+        let ran = self.guarded(at, &["revoke", self.name(at)]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        self.stores[at].heals = false;
+    }
+
+    async fn refuse_removal_and_empty(&mut self, at: usize) {
+        self.processes.kill_all();
+        self.refused_removal(at).await;
+        self.put_back(at, "empty", true).await;
+        self.create_without(at);
+    }
+
+    /// Creates the sequence without the guard, as a script might.
+    fn create_without(&mut self, at: usize) {
+        let ran = self.run(at, &["create", self.name(at)]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        self.stores[at].heals = false;
     }
 
     /// Restores this copy, while processes run or after all were killed.
@@ -209,13 +220,12 @@ impl Soak {
         self.stores[at].heals = false;
     }
 
-    /// Removes the sequence through the guard. A script then creates it without the guard, at its first id.
+    /// Removes the sequence through the guard. A script then creates it at its first id.
     fn create_again(&mut self, at: usize) {
-        let removed = self.guarded(at, &["remove", self.name(at), "--yes"]);
-        if removed.code == 0 {
-            assert_eq!(self.run(at, &["create", self.name(at)]).code, 0);
-        }
         self.stores[at].heals = false;
+        if self.guarded(at, &["remove", self.name(at), "--yes"]).code == 0 {
+            self.create_without(at);
+        }
     }
 
     /// Raises the sequence above all drawn ids, as if the ids below were in use elsewhere. Returns whether
