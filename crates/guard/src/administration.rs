@@ -31,13 +31,17 @@ impl Guarded {
             Err(error) => return Err(not_read(error)),
         };
         let Some(stored) = self.store.inspect(name).await? else { return self.store.set(name, change).await };
-        if let Some(start) = seen.as_ref().and_then(|seen| lowers(seen, &stored, &change)) {
-            // The epoch must change, because processes still have ranges of the old one in memory.
-            let change = change.revoke(true).expect(stored.identity);
-            return self.reset(name, stored.identity, start, change).await;
-        }
-        if let Some(next) = raises(&stored, &change) {
-            return self.raise(name, &stored, next, change).await;
+        let mut planned = stored.clone();
+        // The store reports why a change cannot be applied.
+        if planned.apply(&change).is_ok() {
+            if seen.as_ref().is_some_and(|seen| lowers(seen, &stored, &planned, &change)) {
+                // The epoch must change, because processes still have ranges of the old one in memory.
+                let change = change.revoke(true).expect(stored.identity);
+                return self.reset(name, stored.identity, planned.reached(), change).await;
+            }
+            if let Some(next) = change.next {
+                return self.raise(name, stored.identity, next, change).await;
+            }
         }
         let after = self.store.set(name, change).await?;
         if seen.is_some_and(|seen| seen.identity.incarnation == after.identity.incarnation) {
@@ -52,13 +56,12 @@ impl Guarded {
     async fn raise(
         &self,
         name: &SequenceName,
-        stored: &SequenceInfo,
+        stored: Identity,
         next: u64,
         change: Change,
     ) -> Result<SequenceInfo> {
-        let change = change.expect(stored.identity);
-        amend(&*self.witness, name, |seen| Ledger::raising(seen, stored.identity, next.into())).await?;
-        let after = self.store.set(name, change).await?;
+        amend(&*self.witness, name, |seen| Ledger::raising(seen, stored, next.into())).await?;
+        let after = self.store.set(name, change.expect(stored)).await?;
         // If this write fails, the announcement ends with the next claim.
         let _ = self.amend(name, Ledger::raised).await;
         Ok(after)
@@ -159,31 +162,13 @@ async fn amend(
     }
 }
 
-/// Returns the next id after the change, if the change lowers the claims, or if the store still has an epoch
-/// from before a reset.
-fn lowers(seen: &Ledger, stored: &SequenceInfo, change: &Change) -> Option<u128> {
-    if !change.backwards || stored.identity.incarnation != seen.identity.incarnation {
-        return None;
-    }
-    let start = applied(stored, change)?.reached();
+/// Returns whether the change from `stored` to `planned` lowers the claims, or the store still has an epoch from
+/// before a reset.
+fn lowers(seen: &Ledger, stored: &SequenceInfo, planned: &SequenceInfo, change: &Change) -> bool {
+    let start = planned.reached();
     let is_meant = change.next.is_some() || start < stored.reached();
     let is_lower = start < seen.top() || stored.identity.epoch < seen.identity.epoch;
-    (is_meant && is_lower).then_some(start)
-}
-
-/// Returns the next id that the change sets.
-fn raises(stored: &SequenceInfo, change: &Change) -> Option<u64> {
-    change.next.filter(|_| applied(stored, change).is_some())
-}
-
-/// Returns the sequence after the change; `None` if the store will reject it.
-fn applied(stored: &SequenceInfo, change: &Change) -> Option<SequenceInfo> {
-    if change.expect.is_some_and(|expected| expected != stored.identity) {
-        return None;
-    }
-    let mut after = stored.clone();
-    after.apply(change).ok()?;
-    Some(after)
+    change.backwards && stored.identity.incarnation == seen.identity.incarnation && is_meant && is_lower
 }
 
 fn unconfirmed(error: Error) -> Error {

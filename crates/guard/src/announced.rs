@@ -13,11 +13,6 @@ impl Ledger {
         Self::at(stored.identity, floor)
     }
 
-    fn at(identity: Identity, floor: u128) -> Self {
-        let (claims, announced) = (Vec::new(), None);
-        Self { identity, floor, solid: floor, claims, announced, version: 0, stamp: 0, store: None }
-    }
-
     /// Adds a pending raise to `to`: from now on, no id of the stored sequence below `to` can be claimed.
     /// Returns `None` if an announcement already has this effect, if the sequence was reset since it was
     /// read, or if the claims belong to another sequence that was not removed.

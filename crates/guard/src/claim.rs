@@ -29,18 +29,6 @@ pub(super) struct Attempt {
     /// The ledger before the reserve.
     pub(super) seen: Option<Ledger>,
     pub(super) grant: Grant,
-    /// The place of the store, if it is known.
-    pub(super) place: Option<Arc<str>>,
-}
-
-impl Attempt {
-    /// Returns the ledger with the claim, or the reason why the range must not be used.
-    pub(super) fn judged(&self, now: Option<&Ledger>) -> Result<Ledger, Refusal> {
-        let Grant { identity, range, .. } = self.grant;
-        let claimed = Ledger::judge(self.seen.as_ref(), now, identity, range)?;
-        let store = self.place.clone().or_else(|| claimed.store.clone());
-        Ok(Ledger { store, ..claimed })
-    }
 }
 
 /// A range that is not used.
@@ -83,6 +71,19 @@ impl Refusals {
 }
 
 impl Guarded {
+    /// Returns the ledger with the claim, or the reason why the range must not be used.
+    fn judged(&self, attempt: &Attempt, now: Option<&Ledger>) -> Result<Ledger, Refusal> {
+        let Grant { identity, range, .. } = attempt.grant;
+        let claimed = Ledger::judge(attempt.seen.as_ref(), now, identity, range)?;
+        let store = self.place.clone().or_else(|| claimed.store.clone());
+        Ok(Ledger { store, ..claimed })
+    }
+
+    /// Returns the claim by the ledger that was read before the reserve; `None` if it does not allow it.
+    pub(super) fn first_claim(&self, attempt: &Attempt) -> Option<Ledger> {
+        self.judged(attempt, attempt.seen.as_ref()).ok()
+    }
+
     /// Claims the grant. If its range must not be used, reserves another.
     pub(super) async fn use_or_again(&self, request: &Reserve, mut attempt: Attempt) -> Result<Grant> {
         let (mut last, mut gap) = (None, 0);
@@ -124,7 +125,7 @@ impl Guarded {
         let (mut contest, mut pending) = (Contention::new().begin(), PENDING.begin());
         loop {
             let now = self.witness.read(name).await.map_err(not_read)?;
-            let wanted = match attempt.judged(now.as_ref()) {
+            let wanted = match self.judged(attempt, now.as_ref()) {
                 Ok(wanted) => wanted,
                 Err(refusal) => {
                     let announced = now.as_ref().and_then(|now| now.announced);
@@ -179,7 +180,7 @@ impl Guarded {
                 let gap = self.returned(name, grant).await;
                 return Unused { error: outdated(grant), again: true, gap };
             }
-            Refusal::Replaced { known } => (known, replaced(grant, known, elsewhere(attempt, now.as_ref()))),
+            Refusal::Replaced { known } => (known, replaced(grant, known, self.elsewhere(now.as_ref()))),
             Refusal::BehindReset { known } => (known, behind_reset(grant, known)),
         };
         let gap = self.returned(name, grant).await;
@@ -196,6 +197,12 @@ impl Guarded {
             }
             Err(error) => Unused { error, again: false, gap },
         }
+    }
+
+    /// Returns the place of the ledger's store, if it is another than this one.
+    fn elsewhere(&self, now: Option<&Ledger>) -> Option<Arc<str>> {
+        let known = now.and_then(|now| now.store.clone())?;
+        self.place.as_ref().is_some_and(|here| *here != known).then_some(known)
     }
 
     /// Raises the store above all claims. Logs and counts a store that went back in time.
@@ -261,12 +268,6 @@ impl Guarded {
              from {top} or above"
         );
     }
-}
-
-/// Returns the place of the ledger's store, if it is another than that of the grant.
-fn elsewhere(attempt: &Attempt, now: Option<&Ledger>) -> Option<Arc<str>> {
-    let known = now.and_then(|now| now.store.clone())?;
-    attempt.place.as_ref().is_some_and(|here| *here != known).then_some(known)
 }
 
 fn replaced(grant: &Grant, known: Identity, elsewhere: Option<Arc<str>>) -> String {

@@ -68,7 +68,7 @@ pub struct Guarded {
     /// the store does not accept returned ids and no such write has succeeded yet.
     pub(super) is_doubtful: AtomicBool,
     /// The place of the store, for the ledgers.
-    place: Option<Arc<str>>,
+    pub(super) place: Option<Arc<str>>,
     pub(super) refusals: Refusals,
 }
 
@@ -81,8 +81,8 @@ impl Guarded {
         Self { store, witness, healed, is_doubtful, place: None, refusals }
     }
 
-    /// Notes the place of the store in each ledger, such as its URL without secrets and options. `idmill
-    /// doctor` then recognizes the ledgers of another store. At most 100 characters are kept.
+    /// Notes the place of the store in each ledger, such as its URL without secrets. `idmill doctor` then
+    /// recognizes the ledgers of another store. At most 100 characters are kept.
     #[must_use]
     pub fn at(self, place: &str) -> Self {
         Self { place: Some(shortened(place).into()), ..self }
@@ -96,9 +96,9 @@ impl Guarded {
 
     async fn claimed(&self, request: &Reserve) -> Result<Grant> {
         let attempt = self.attempt(request).await?;
-        let first = match attempt.judged(attempt.seen.as_ref()) {
-            Ok(wanted) => Some(self.witness.swap(&request.name, attempt.seen.as_ref(), &wanted).await),
-            Err(_) => None,
+        let first = match self.first_claim(&attempt) {
+            Some(wanted) => Some(self.witness.swap(&request.name, attempt.seen.as_ref(), &wanted).await),
+            None => None,
         };
         self.settled(request, attempt, first).await
     }
@@ -111,7 +111,7 @@ impl Guarded {
         let seen = self.writable(name, seen).await?;
         self.admitted(name, seen.as_ref()).await?;
         let grant = self.store.reserve(request).await?;
-        Ok(Attempt { seen, grant, place: self.place.clone() })
+        Ok(Attempt { seen, grant })
     }
 
     /// Rejects a reserve whose range would certainly be refused.
@@ -183,15 +183,11 @@ impl Guarded {
         }
         let (asked, seen): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
         let granted = self.store.reserve_many(&asked).await.into_iter().zip(seen);
-        let attempt = |(grant, seen)| Ok(Attempt { grant: grant?, seen, place: self.place.clone() });
-        let attempts: Vec<Result<Attempt>> = granted.map(attempt).collect();
+        let attempts: Vec<Result<Attempt>> =
+            granted.map(|(grant, seen)| Ok(Attempt { grant: grant?, seen })).collect();
         let writes = asked.iter().zip(&attempts).map(|(request, attempt)| {
             let attempt = attempt.as_ref().ok()?;
-            Some(Write::new(
-                request.name.clone(),
-                attempt.seen.clone(),
-                attempt.judged(attempt.seen.as_ref()).ok()?,
-            ))
+            Some(Write::new(request.name.clone(), attempt.seen.clone(), self.first_claim(attempt)?))
         });
         let writes: Vec<_> = writes.collect();
         let mut written =

@@ -146,8 +146,8 @@ impl Ledger {
     ///
     /// A store grants ids in ascending order, except ids that were given back, and these are taken out of the
     /// ledger first. So if `range` is below the top of `before`, and the ledger is unchanged, the store went
-    /// back in time. This also protects ids that were never claimed, for example those that an unguarded
-    /// process drew.
+    /// back in time. This also protects ids that were never claimed, such as ids drawn without the
+    /// guard.
     ///
     /// # Errors
     /// The reason why `range` must not be used.
@@ -258,25 +258,20 @@ impl Ledger {
     /// Returns a ledger with this claim. The state of lower ids is unknown: they may have been handed out
     /// before there was a witness.
     fn begun(identity: Identity, range: IdRange, version: u64) -> Self {
-        let (floor, solid) = (range.end(), range.start().into());
-        Self { identity, floor, solid, claims: Vec::new(), announced: None, version, stamp: 0, store: None }
+        Self { solid: range.start().into(), version, ..Self::at(identity, range.end()) }
     }
 
     /// Returns the ledger of a new incarnation that starts above all claims. No id counts as definitely
     /// claimed, because none was claimed from the new incarnation.
     pub(super) fn followed_by(&self, identity: Identity) -> Self {
-        let (floor, version) = (self.top(), self.version + 1);
+        let (version, stamp, store) = (self.version + 1, self.stamp, self.store.clone());
+        Self { version, stamp, store, ..Self::at(identity, self.top()) }
+    }
+
+    /// Returns a ledger without claims above this floor. No id below is definitely claimed.
+    pub(super) fn at(identity: Identity, floor: u128) -> Self {
         let (claims, announced) = (Vec::new(), None);
-        Self {
-            identity,
-            floor,
-            solid: floor,
-            claims,
-            announced,
-            version,
-            stamp: self.stamp,
-            store: self.store.clone(),
-        }
+        Self { identity, floor, solid: floor, claims, announced, version: 0, stamp: 0, store: None }
     }
 
     /// Raises the floor to at least `to`. That ids below were claimed is then no longer certain.
@@ -285,13 +280,10 @@ impl Ledger {
             return;
         }
         self.claims.retain(|claim| claim.end() > to);
-        let first = self.claims.first().filter(|first| u128::from(first.start()) <= to).map(IdRange::end);
-        if let Some(end) = first {
-            self.claims.remove(0);
-            (self.floor, self.solid) = (end, end);
-        } else {
-            (self.floor, self.solid) = (to, to);
-        }
+        // A claim that reaches over `to` is part of the floor.
+        let reaches = self.claims.first().is_some_and(|first| u128::from(first.start()) <= to);
+        self.floor = if reaches { self.claims.remove(0).end() } else { to };
+        self.solid = self.floor;
     }
 
     fn has_any_of(&self, range: IdRange) -> bool {

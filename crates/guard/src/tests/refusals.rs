@@ -44,7 +44,7 @@ async fn late_claim_is_a_counted_gap() {
         guarded.reserve(&orders(1)).await.unwrap();
     }
     let seen = witness.ledger("orders");
-    let attempt = Attempt { seen: None, grant: held, place: None };
+    let attempt = Attempt { seen: None, grant: held };
     let grant = guarded.use_or_again(&orders(7), attempt).await.unwrap();
     assert_eq!((grant.gap, guarded.healed()), (7, 0));
     assert!(u128::from(grant.range.start()) >= seen.unwrap().top());
