@@ -99,14 +99,19 @@ impl WitnessUrl {
     /// Opens an existing witness for inspection, and checks that it is separate from the store.
     pub(crate) async fn inspected(&self, store: &dyn Store, file: Option<&Path>) -> Result<Arc<dyn Witness>> {
         self.must_be_another_file(file)?;
-        let Found { witness, kept_by } = self.opened(How::Look).await?;
+        let found = self.opened(How::Look).await?;
+        self.must_be_apart(&found, store).await?;
+        Ok(found.witness)
+    }
+
+    /// Checks that the witness is separate from the store. Returns whether the witness was used before.
+    async fn must_be_apart(&self, found: &Found, store: &dyn Store) -> Result<bool> {
         let checked = async {
-            let Some(keeper) = kept_by else { return Ok(()) };
-            not_the_server_of(store, &*keeper).await?;
-            probe(store, &*keeper).await.map(drop)
+            let Some(keeper) = &found.kept_by else { return Ok(true) };
+            not_the_server_of(store, keeper).await?;
+            probe(store, keeper).await
         };
-        checked.await.map_err(|error| self.not_opened(error))?;
-        Ok(witness)
+        checked.await.map_err(|error| self.not_opened(error))
     }
 
     fn must_be_another_file(&self, file: Option<&Path>) -> Result<()> {
@@ -195,14 +200,9 @@ impl WitnessUrl {
 
     /// Returns the witness if it is separate from the store and was used before.
     async fn checked(&self, found: Option<Found>, store: &dyn Store) -> Result<Option<Arc<dyn Witness>>> {
-        let Some(Found { witness, kept_by }) = found else { return Ok(None) };
-        let checked = async {
-            let Some(keeper) = kept_by else { return Ok(true) };
-            not_the_server_of(store, &*keeper).await?;
-            probe(store, &*keeper).await
-        };
-        let existed = checked.await.map_err(|error| self.not_opened(error))?;
-        Ok(existed.then_some(witness))
+        let Some(found) = found else { return Ok(None) };
+        let existed = self.must_be_apart(&found, store).await?;
+        Ok(existed.then_some(found.witness))
     }
 
     async fn made(&self, store: &dyn Store) -> Result<Arc<dyn Witness>> {
