@@ -245,7 +245,9 @@ impl Doctor {
         let (mut page, mut ahead) = (Page::default(), Vec::new());
         loop {
             let listed = seen(witness.list(&page).await, "the ledgers of the witness", findings);
-            let Some(Ledgers { ledgers, unreadable, next, .. }) = listed else { return };
+            let Some(listed) = listed else { return };
+            let next = listed.page_after(&page);
+            let Ledgers { ledgers, unreadable, .. } = listed;
             findings.extend(unreadable.into_iter().map(|found| judge::unreadable(found, "the witness")));
             let compared =
                 ledgers.into_iter().map(|(name, ledger)| self.compare(&**witness, held, name, ledger));
@@ -257,10 +259,8 @@ impl Doctor {
                     Compared::Found(finding) => findings.push(finding),
                 }
             }
-            match next {
-                Some(cursor) if page.after.as_ref() != Some(&cursor) => page = page.after(cursor),
-                _ => break,
-            }
+            let Some(next) = next else { break };
+            page = next;
         }
         self.look_for_claims(&**witness, ahead, findings).await;
     }

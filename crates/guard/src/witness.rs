@@ -120,6 +120,13 @@ pub struct Ledgers {
 }
 
 impl Ledgers {
+    /// Returns the page after this one, which `page` requested; `None` if this was the last, or if the
+    /// witness returned the cursor of the request again.
+    pub fn page_after(&self, page: &Page) -> Option<Page> {
+        let cursor = self.next.clone().filter(|cursor| page.after.as_ref() != Some(cursor))?;
+        Some(page.clone().after(cursor))
+    }
+
     /// Creates a page of these ledgers.
     pub(super) fn of(kept: &BTreeMap<SequenceName, Ledger>, page: &Page) -> Self {
         let (rows, next) = page_of(kept, page);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use idmill::store::{Page, Pages, SequenceInfo, Store};
 use idmill::{Error, ErrorKind, Operation};
-use idmill_guard::{Announced, Ledgers, Witness};
+use idmill_guard::{Announced, Witness};
 use tempfile::NamedTempFile;
 
 use super::inspect;
@@ -71,15 +71,14 @@ impl Claims {
         let Some(witness) = &self.witness else { return Ok(some) };
         let names: Vec<_> = some.iter().map(|info| info.name.clone()).collect();
         for (info, ledger) in some.iter_mut().zip(witness.read_many(&names).await) {
-            let ledger = ledger?;
+            let ledger = ledger?.filter(|ledger| ledger.announced != Some(Announced::Forgotten));
+            let top = ledger.map_or(0, |ledger| ledger.top());
             // Ids may have been drawn after the sequence was read.
-            if ledger.as_ref().is_some_and(|ledger| ledger.top() > info.reached())
+            if top > info.reached()
                 && let Some(now) = store.inspect(&info.name).await?
             {
                 *info = now;
             }
-            let top = ledger.filter(|ledger| ledger.announced != Some(Announced::Forgotten));
-            let top = top.map_or(0, |ledger| ledger.top());
             if top > info.reached() {
                 info.next = u64::try_from(top).ok().filter(|next| *next <= info.bounds.max());
                 let (name, next) = (&info.name, or_dash(info.next));
@@ -95,16 +94,15 @@ impl Claims {
         let Some(witness) = &self.witness else { return Ok(None) };
         let (mut page, mut missing) = (Page::of(prefix), Vec::new());
         loop {
-            let Ledgers { ledgers, next, .. } = witness.list(&page).await?;
-            let claimed = ledgers.into_iter().filter(|(_, ledger)| !ledger.is_removed());
+            let listed = witness.list(&page).await?;
+            let next = listed.page_after(&page);
+            let claimed = listed.ledgers.into_iter().filter(|(_, ledger)| !ledger.is_removed());
             let names: Vec<_> = claimed.map(|(name, _)| name).collect();
             for (name, found) in names.iter().zip(store.inspect_many(&names).await) {
                 missing.extend(found?.is_none().then(|| name.to_string()));
             }
-            match next {
-                Some(cursor) if page.after.as_ref() != Some(&cursor) => page = page.after(cursor),
-                _ => break,
-            }
+            let Some(next) = next else { break };
+            page = next;
         }
         let Some(first) = missing.first() else { return Ok(None) };
         let count = missing.len();
