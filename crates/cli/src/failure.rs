@@ -153,8 +153,7 @@ impl Failure {
         if self.is_left() {
             return ExitCode::SUCCESS;
         }
-        let this = self.placed();
-        this.told(json)
+        self.placed().told(json)
     }
 
     fn told(&self, json: bool) -> ExitCode {
@@ -299,6 +298,13 @@ pub(crate) fn quoted(name: &str) -> String {
     } else {
         format!("'{}'", name.replace('\'', r"'\''"))
     }
+}
+
+/// Returns the command that sets these values of a sequence.
+pub(crate) fn set_command(name: &str, next: Option<u64>, max: Option<u64>) -> String {
+    let flag =
+        |flag: &str, value: Option<u64>| value.map(|value| format!(" --{flag} {value}")).unwrap_or_default();
+    format!("idmill set {}{}{}", quoted(name), flag("next", next), flag("max", max))
 }
 
 /// Redacts passwords in each word: a URL may have been typed in the wrong place.

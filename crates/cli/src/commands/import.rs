@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::args::{Global, Import};
 use crate::exported::Entry;
-use crate::failure::{Failure, Outcome, quoted};
+use crate::failure::{Failure, Outcome, set_command};
 use crate::output::or_dash;
 use crate::retrying::{Effect, after, retry};
 use crate::{opening, output, unbroken};
@@ -183,7 +183,7 @@ fn as_if(entry: &Entry, found: Option<&SequenceInfo>) -> SequenceInfo {
 /// Returns the error for different bounds. Nothing is changed, because only the operator can decide which
 /// bounds are right.
 fn differs(entry: &Entry, found: &SequenceInfo) -> Failure {
-    let (name, theirs, ours) = (quoted(&entry.name), entry.bounds, found.bounds);
+    let (theirs, ours) = (entry.bounds, found.bounds);
     let message = format!(
         "`{}` has start {} and max {} in the store, but start {} and max {} in the file; the sequence was \
          not changed",
@@ -194,23 +194,21 @@ fn differs(entry: &Entry, found: &SequenceInfo) -> Failure {
         theirs.max()
     );
     // If all ids are reserved, this is max + 1: `--next max` would hand out the last id again.
-    let next = entry.reached;
-    let max = if ours.max() == theirs.max() { String::new() } else { format!(" --max {}", theirs.max()) };
-    let hint = if u64::try_from(next).is_err() {
-        "the file's sequence has reserved all ids up to 2^64 - 1; use another sequence".to_owned()
-    } else if next > found.reached() {
-        format!(
-            "`idmill set {name} --next {next}{max}` sets next and max as in the file, if no larger id is in \
-             use"
-        )
-    } else if max.is_empty() {
-        "no id repeats, since the store's next id is not below the file's; correct `start` in the file"
-            .to_owned()
-    } else {
-        format!(
-            "`idmill set {name}{max}` sets max as in the file, if no id from {} on is in use",
-            found.reached()
-        )
+    let max = Some(theirs.max()).filter(|max| *max != ours.max());
+    let hint = match u64::try_from(entry.reached) {
+        Err(_) => "the file's sequence has reserved all ids up to 2^64 - 1; use another sequence".to_owned(),
+        Ok(next) if entry.reached > found.reached() => {
+            let command = set_command(&entry.name, Some(next), max);
+            format!("`{command}` sets next and max as in the file, if no larger id is in use")
+        }
+        _ if max.is_none() => {
+            "no id repeats, since the store's next id is not below the file's; correct `start` in the file"
+                .to_owned()
+        }
+        _ => {
+            let (command, reached) = (set_command(&entry.name, None, max), found.reached());
+            format!("`{command}` sets max as in the file, if no id from {reached} on is in use")
+        }
     };
     Failure::from(Error::new(ErrorKind::Conflict, message)).hint(hint)
 }

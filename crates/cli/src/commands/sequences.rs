@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::inspect;
 use crate::args::{Create, Global, Named, Remove, Set, Within};
-use crate::failure::{Failure, Outcome, quoted};
+use crate::failure::{Failure, Outcome, quoted, set_command};
 use crate::opening;
 use crate::output::{self, Sequence};
 
@@ -46,14 +46,10 @@ fn repetition(args: &Set, change: Change, before: &SequenceInfo) -> Outcome {
     if is_refused || args.yes || first > last {
         return Ok(());
     }
-    let name = quoted(&args.name);
     let message = format!("`{}` was reserved up to {last}: ids {first} to {last} could repeat", args.name);
-    let flag =
-        |flag: &str, value: Option<u64>| value.map(|value| format!(" --{flag} {value}")).unwrap_or_default();
-    let (next, max) = (flag("next", args.next), flag("max", args.max));
-    Err(Failure::refused(message).hint(format!(
-        "if none of these ids is in use, run `idmill set {name}{next}{max} --backwards --yes`"
-    )))
+    let command = set_command(&args.name, args.next, args.max);
+    let hint = format!("if none of these ids is in use, run `{command} --backwards --yes`");
+    Err(Failure::refused(message).hint(hint))
 }
 
 /// Makes every process drop its ids in memory.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::args::Global;
 use crate::exported::Entry;
-use crate::failure::{Outcome, quoted};
+use crate::failure::{Outcome, quoted, set_command};
 use crate::output::{self, or_dash, print_line};
 
 /// Advice before a command that recreates a sequence.
@@ -113,9 +113,7 @@ impl Report {
     }
 
     fn set(&self, name: &str, next: Option<u64>, max: Option<u64>) -> String {
-        let next = next.map(|next| format!(" --next {next}")).unwrap_or_default();
-        let max = max.map(|max| format!(" --max {max}")).unwrap_or_default();
-        format!("idmill set {}{next}{max}{}", quoted(name), self.place)
+        set_command(name, next, max) + &self.place
     }
 }
 
