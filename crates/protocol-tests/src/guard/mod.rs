@@ -7,6 +7,7 @@
 //! Processes may crash anywhere.
 
 mod bugs;
+mod events;
 mod state;
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -19,7 +20,7 @@ pub(crate) use self::bugs::Bug;
 use self::state::{At, Granted, Known, Process, Row, State, info};
 pub(crate) use self::state::{Budget, Task};
 use crate::explore::{Fate, Protocol};
-use crate::promises::{SERVED, TRUSTED, UNIQUE};
+use crate::promises::{SERVED, TRUSTED};
 
 /// The last id, at most 15: a state has one bit of a `u16` per id.
 const MAX: u64 = 12;
@@ -319,80 +320,6 @@ impl Guard {
         }
         if left.crashes > 0 && *at != At::Idle {
             steps.push(Step::Crashes { process });
-        }
-    }
-
-    fn befalls(state: &State, steps: &mut Vec<Step>) {
-        let left = &state.left;
-        if state.store.is_some() {
-            if left.resets > 0 {
-                steps.push(Step::IsSetBack);
-            }
-            if left.epochs > 0 {
-                steps.extend([1, 2].map(|by| Step::EpochGrows { by }));
-            }
-        }
-        if left.unguarded > 0 && state.store.is_none_or(|row| row.next <= MAX) {
-            steps.push(Step::IsDrawnUnguarded);
-        }
-        if left.backs > 0 {
-            steps.extend((0..state.past.len()).map(|to| Step::StoreGoesBack { to }));
-        }
-        if left.witness_backs > 0 {
-            steps.extend((0..state.ledgers.len()).map(|to| Step::WitnessGoesBack { to }));
-        }
-    }
-
-    /// Applies an event of the store or the witness to the state.
-    fn befell(&self, state: &mut State, step: Step) {
-        match step {
-            Step::Arrives { flight } => {
-                let write = state.flights.remove(flight);
-                state.does(&write);
-            }
-            Step::IsSetBack => {
-                state.left.resets -= 1;
-                if let Some(row) = &mut state.store {
-                    (row.identity.epoch, row.next) = (row.identity.epoch + 1, 1);
-                }
-                state.protects_below();
-            }
-            Step::EpochGrows { by } => {
-                state.left.epochs -= 1;
-                if let Some(row) = &mut state.store {
-                    row.identity.epoch += by;
-                }
-            }
-            Step::IsDrawnUnguarded => {
-                state.left.unguarded -= 1;
-                let is_whole =
-                    self.is_sound(state) && self.budget.removals + self.budget.announced_resets == 0;
-                let is_guarded = state
-                    .ledger
-                    .as_ref()
-                    .zip(state.store)
-                    .is_some_and(|(ledger, row)| ledger.identity.incarnation == row.identity.incarnation);
-                let is_counted = is_whole || self.is_sound(state) && is_guarded && !state.has_task();
-                let row = state.created();
-                let id = row.next;
-                row.next += 1;
-                let used = state.used.last().copied().unwrap_or_default();
-                if is_whole && (used | state.unguarded) & (1 << id) != 0 {
-                    state.broken = Some(UNIQUE);
-                }
-                state.unguarded |= u16::from(is_counted) << id;
-            }
-            Step::StoreGoesBack { to } => {
-                state.left.backs -= 1;
-                state.store = state.past[to];
-                state.protects_below();
-            }
-            Step::WitnessGoesBack { to } => {
-                state.left.witness_backs -= 1;
-                state.ledger = state.ledgers[to].clone();
-                state.protects_below();
-            }
-            _ => unreachable!("a step of a process"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `idmill serve` and `idmill token`, as used by an operator.
 
 mod access;
+mod signals;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -138,34 +139,6 @@ fn check_reports_if_draws_create_sequences() {
         let word = if created { "are created on their first use" } else { "must exist" };
         assert!(String::from_utf8_lossy(&ran.stdout).contains(word), "{args:?} {environment:?}: {ran:?}");
     }
-}
-
-#[test]
-fn stop_signals_give_back_unused_ids() {
-    for signal in ["-TERM", "-INT", "-QUIT"] {
-        let place = Place::new();
-        assert_eq!(place.run(&["create", "orders"]).code, 0);
-        let server = Server::start(&place, &[]);
-        assert_eq!(server.client().ask("INCRBY orders 7"), ":7");
-        server.tell(signal);
-        let (code, log) = server.ended();
-        assert_eq!(code, Some(0), "{signal}: {log}");
-        assert!(log.contains("stopping; pending requests") && log.contains("\"ended\""), "{signal}: {log}");
-        assert_eq!(place.run(&["next", "orders"]).ids(), [8], "{signal}");
-    }
-}
-
-#[test]
-fn user_signals_are_ignored() {
-    let place = Place::new();
-    let server = Server::start(&place, &[]);
-    assert_eq!(server.client().ask("INCR orders"), ":1");
-    for (signal, id) in [("-USR1", ":2"), ("-USR2", ":3")] {
-        server.tell(signal);
-        assert_eq!(server.client().ask("INCR orders"), id, "{signal}");
-    }
-    server.tell("-TERM");
-    assert_eq!(server.ended().0, Some(0));
 }
 
 /// Clients record their ids until one server is killed and the other is killed or terminated.
