@@ -162,8 +162,8 @@ async fn amend(
     }
 }
 
-/// Returns whether the change from `stored` to `planned` lowers the claims, or the store still has an epoch from
-/// before a reset.
+/// Returns whether the change from `stored` to `planned` lowers the claims, or the store still has an epoch
+/// from before a reset.
 fn lowers(seen: &Ledger, stored: &SequenceInfo, planned: &SequenceInfo, change: &Change) -> bool {
     let start = planned.reached();
     let is_meant = change.next.is_some() || start < stored.reached();

@@ -399,7 +399,7 @@ fn printed_commands_have_the_flags_of_their_run() {
         let json = place.run(&[command, &flags, &["--json"]].concat());
         assert!(json.err.contains("--guard file:w`"), "{command:?}: {json:?}");
     }
-    // With the default store, a command needs no flags.
+    // A command on the default store needs no flags.
     assert_eq!(place.run(&["create", "orders"]).code, 0);
     let ran = place.run(&["show", "users"]);
     assert!(!ran.err.contains("--store"), "{ran:?}");

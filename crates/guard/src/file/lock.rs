@@ -4,7 +4,7 @@
 //! file was removed by a cleaner of temporary files, or as "stale": the next process creates and locks a new
 //! one. Here, each write replaces the data file, so a process that locks a file checks that the path still
 //! leads to it. The process that holds the lock of the current file is the only writer, and nothing else can
-//! be removed. A lock on the directory would be as sound, but everyone who may read the directory could hold
+//! be removed. A lock on the directory would be as sound, but each reader of the directory could hold
 //! it, all witnesses in it would share it, and a network file system rejects it.
 //!
 //! If the witness itself is removed, its claims are lost, and no lock helps. But a process that was stopped

@@ -47,7 +47,7 @@ impl Queue {
         })
     }
 
-    /// Makes all waiting writes, except those whose thread never started.
+    /// Makes all waiting writes. Skips a write if its thread never started: its receiver was dropped.
     fn write(&self, place: &Place) {
         let mut waiting = mem::take(&mut *self.waiting.lock());
         waiting.retain(|waiting| !waiting.written.is_closed());

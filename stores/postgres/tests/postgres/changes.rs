@@ -16,7 +16,7 @@ use crate::{client, inspect, name, request, reserve, server, until_waiting, url}
 const CHANGES: u64 = 150;
 /// The number of ids that each state may use.
 const ROOM: u64 = 1_000_000;
-/// The first ids of a sequence, above all those that its changes go back to.
+/// The first id of a sequence. Changes only go back to lower ids.
 const FIRST: u64 = ROOM * 1_000;
 
 async fn open(engine: &Engine) -> NativeSequences {
@@ -163,7 +163,7 @@ async fn draw_that_waited_for_a_change_has_its_identity() {
     }
 }
 
-/// With a stricter isolation, a statement that waited for a change does not see it.
+/// A statement that waited for a change does not see it under a stricter isolation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_of_concurrent_revocations_raises_the_epoch() {
     let Some(engine) = server().await else { return };
