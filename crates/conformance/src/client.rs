@@ -1,15 +1,17 @@
 //! A client of the store for the trials: every call has a timeout.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Store,
+    Bounds, Capabilities, Change, GiveBack, Grant, Identity, Listing, Page, Records, Reserve, SequenceInfo,
+    Store,
 };
 use idmill::{ErrorKind, Result, SequenceName, Status};
 use tokio::time::timeout;
 
-use super::ledger::{Entry, Ledger, Reply, now};
+use super::ledger::{Caller, Entry, Ledger, Reply, now};
 use super::outcome::{Outcome, Stop, fail};
 
 /// A client of the store. Each call returns the store's result inside an `Outcome`: a call that times out
@@ -17,17 +19,20 @@ use super::outcome::{Outcome, Stop, fail};
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     store: Arc<dyn Store>,
+    caller: Caller,
     timeout: Duration,
 }
 
 impl Client {
     pub(super) fn new(store: Arc<dyn Store>, timeout: Duration) -> Self {
-        Self { store, timeout }
+        static CLIENTS: AtomicU32 = AtomicU32::new(1);
+        let client = CLIENTS.fetch_add(1, Ordering::Relaxed);
+        Self { store, caller: Caller { client, process: std::process::id() }, timeout }
     }
 
     /// A client with the same timeout and another store.
     pub(super) fn of(&self, store: impl Store + 'static) -> Self {
-        Self { store: Arc::new(store), timeout: self.timeout }
+        Self::new(Arc::new(store), self.timeout)
     }
 
     pub(super) fn store(&self) -> &Arc<dyn Store> {
@@ -98,7 +103,12 @@ impl Client {
     }
 
     pub(super) async fn remove(&self, name: &SequenceName) -> Outcome<Result<bool>> {
-        self.settled("remove", || self.store.remove(name)).await
+        self.settled("remove", || self.store.remove(name, None)).await
+    }
+
+    /// Removes the sequence if it has this identity.
+    pub(super) async fn remove_if(&self, name: &SequenceName, identity: Identity) -> Outcome<Result<bool>> {
+        self.settled("remove", || self.store.remove(name, Some(identity))).await
     }
 
     /// The record that is stored under this name.
@@ -159,7 +169,13 @@ impl Client {
             Ok(Err(error)) => Reply::Failed(error.kind(), error.to_string()),
             Err(_) => Reply::Silent,
         };
-        Entry { began, ended: now(), count: request.count, ceiling: request.ceiling, reply }
+        self.entry(began, request, reply)
+    }
+
+    /// The entry of a reserve that ends now.
+    pub(super) fn entry(&self, began: u64, request: &Reserve, reply: Reply) -> Entry {
+        let (count, ceiling) = (request.count, request.ceiling);
+        Entry { caller: self.caller, began, ended: now(), count, ceiling, reply }
     }
 
     /// Reserves and records the result.

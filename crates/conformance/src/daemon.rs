@@ -4,9 +4,10 @@ use std::fmt;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::ops::Range;
+use std::path::Path;
 use std::pin::Pin;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use parking_lot::Mutex;
 use rustix::process::Signal;
 use tokio::net::TcpStream;
 
+use super::dir::Dir;
 use super::process::{LOOK, Process};
 
 /// Bytes of an engine's output that are kept for an error message.
@@ -137,6 +139,16 @@ impl Daemon {
             deadline: Duration::from_secs(60),
             running: Mutex::new(None),
         }
+    }
+
+    /// Like [`new`](Self::new), for a server that keeps data: `command` also gets a directory, which is empty
+    /// at the first start, the same for every start, and removed after the daemon is dropped.
+    pub fn in_directory(
+        address: SocketAddr,
+        command: impl Fn(&Path) -> Command + Send + Sync + 'static,
+    ) -> Self {
+        let dir = OnceLock::new();
+        Self::new(address, move || command(&dir.get_or_init(Dir::new).0))
     }
 
     /// Sets the name and the version for reports. Default: `engine`, without a version.

@@ -1,6 +1,7 @@
 //! The requests and the grants, and the rules that they must follow.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use idmill::store::{Grant, Identity, SequenceInfo};
@@ -30,16 +31,34 @@ impl Reply {
     pub(super) fn in_doubt(&self) -> bool {
         match self {
             Self::Granted(_) => false,
-            // A reserve whose reply is rejected may also have taken ids; none of them are used.
-            Self::Failed(kind, _) => kind.status() == Status::Unknown || *kind == ErrorKind::StoreViolation,
+            Self::Failed(kind, _) => leaves_doubt(*kind),
             Self::Silent => true,
         }
+    }
+}
+
+/// Whether a write with this error may have taken effect. Its reply may also have been rejected.
+pub(super) fn leaves_doubt(kind: ErrorKind) -> bool {
+    kind.status() == Status::Unknown || kind == ErrorKind::StoreViolation
+}
+
+/// A client of the suite, in this process or another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Caller {
+    pub(super) client: u32,
+    pub(super) process: u32,
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "client {} of process {}", self.client, self.process)
     }
 }
 
 /// One reserve of one sequence.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
+    pub(super) caller: Caller,
     pub(super) began: u64,
     pub(super) ended: u64,
     pub(super) count: u64,
@@ -95,17 +114,24 @@ impl Ledger {
 
     /// **The promise**: two grants of one identity never share an id.
     pub(super) fn disjoint(&self) -> Outcome {
+        let started = self.entries().iter().map(|entry| entry.began).min().unwrap_or(0);
         for mut granted in self.by_identity().into_values() {
             granted.sort_by_key(|(_, grant)| (grant.range.start(), grant.range.end()));
             for pair in granted.windows(2) {
                 let ((one, first), (other, second)) = (&pair[0], &pair[1]);
+                let milliseconds = |time: u64| (time - started) as f64 / 1e6;
                 check!(
                     !first.range.overlaps(&second.range),
-                    "duplicate grants: {:?} (requested at {} ns) and {:?} (at {} ns)",
+                    "duplicate grants: {} got {:?} (requested after {:.1} ms, answered after {:.1} ms), and {} got \
+                     {:?} ({:.1} and {:.1} ms)",
+                    one.caller,
                     first.range,
-                    one.began,
+                    milliseconds(one.began),
+                    milliseconds(one.ended),
+                    other.caller,
                     second.range,
-                    other.began
+                    milliseconds(other.began),
+                    milliseconds(other.ended)
                 );
             }
         }

@@ -36,6 +36,7 @@ compile_error!("the suite sends signals to processes, so it requires Unix");
 mod client;
 mod context;
 mod daemon;
+mod dir;
 mod draws;
 mod engine;
 #[cfg(doc)]

@@ -120,8 +120,10 @@ pub(super) fn say_entry(entry: &Entry) {
 }
 
 pub(super) fn line_of(entry: &Entry) -> String {
-    let mut line = format!("entry {} {} {} {} ", entry.began, entry.ended, entry.count, entry.ceiling);
-    let written = match &entry.reply {
+    let Entry { caller, began, ended, count, ceiling, reply } = entry;
+    let (client, process) = (caller.client, caller.process);
+    let mut line = format!("entry {client} {process} {began} {ended} {count} {ceiling} ");
+    let written = match reply {
         Reply::Granted(Grant { range, identity, bounds, .. }) => write!(
             line,
             "granted {} {} {} {} {} {}",

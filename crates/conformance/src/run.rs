@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::client::Client;
 use super::context::Context;
+use super::dir::Dir;
 use super::ledger::Ledger;
 use super::order;
 use super::outcome::{Outcome, Stop, panicked};
@@ -144,24 +145,6 @@ fn run(suite: Suite) -> Report {
 fn seed_from_environment() -> Option<u64> {
     let text = std::env::var(SEED).ok()?;
     Some(text.parse().unwrap_or_else(|error| panic!("{SEED}={text:?}: {error}")))
-}
-
-/// A directory that is removed on drop.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new() -> Self {
-        let name = format!("idmill-conformance-{}-{:08x}", std::process::id(), fastrand::u32(..));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        Self(path)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 struct Run {

@@ -69,8 +69,8 @@ impl Tracker {
         let unexplained = unseen & !u128::from(self.doubtful);
         check!(
             unexplained == 0,
-            "a request was duplicated: no lost reply accounts for {unexplained} of {unseen} ids that were \
-             reserved but not granted"
+            "the store sent a reserve twice: {unexplained} of {unseen} ids were reserved, but neither granted nor \
+             in a lost reply"
         );
         Ok((unseen.count_ones(), self.doubtful.count_ones()))
     }

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use super::context::Context;
-use super::ledger::{Entry, Ledger, Reply};
+use super::ledger::{Caller, Entry, Ledger, Reply};
 use super::order::{Job, MARK, Order, State, VARIABLE, say};
 use super::outcome::{Outcome, Stop, fail};
 use super::process::Process;
@@ -222,6 +222,7 @@ fn number<T: FromStr>(words: &mut SplitWhitespace<'_>) -> Option<T> {
 
 fn parse_entry(line: &str) -> Option<Entry> {
     let words = &mut line.split_whitespace();
+    let caller = Caller { client: number(words)?, process: number(words)? };
     let (began, ended, count, ceiling) = (number(words)?, number(words)?, number(words)?, number(words)?);
     let reply = match words.next()? {
         "granted" => {
@@ -236,7 +237,7 @@ fn parse_entry(line: &str) -> Option<Entry> {
             Reply::Failed(kind, words.collect::<Vec<_>>().join(" "))
         }
     };
-    Some(Entry { began, ended, count, ceiling, reply })
+    Some(Entry { caller, began, ended, count, ceiling, reply })
 }
 
 const KINDS: [ErrorKind; 14] = [
@@ -289,7 +290,8 @@ mod tests {
         let identity = Identity { incarnation: 6, epoch: 7 };
         let granted = Reply::Granted(Grant::new(range, identity, Bounds::new(8, u64::MAX).unwrap()));
         for reply in [granted, Reply::Silent, Reply::Failed(ErrorKind::UnknownOutcome, "a b".to_owned())] {
-            let entry = Entry { began: 1, ended: 2, count: 3, ceiling: 4, reply };
+            let caller = Caller { client: 9, process: 10 };
+            let entry = Entry { caller, began: 1, ended: 2, count: 3, ceiling: 4, reply };
             let line = line_of(&entry);
             let (_, rest) = line.split_once(' ').unwrap();
             assert_eq!(format!("{:?}", parse_entry(rest).unwrap()), format!("{entry:?}"));

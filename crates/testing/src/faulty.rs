@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, MemoryStore, Page, Records, Reserve,
+    Bounds, Capabilities, Change, GiveBack, Grant, Identity, Listing, MemoryStore, Page, Records, Reserve,
     SequenceInfo, Snapshot, Store, StoreFuture,
 };
 use idmill::{Error, ErrorKind, IdRange, Operation, Result, SequenceName};
@@ -413,7 +413,7 @@ impl Store for FaultyStore {
         Inspect inspect(name: &'a SequenceName) -> Option<SequenceInfo>;
         List list(page: &'a Page) -> Listing;
         Set set(name: &'a SequenceName, change: Change) -> SequenceInfo;
-        Remove remove(name: &'a SequenceName) -> bool;
+        Remove remove(name: &'a SequenceName, expected: Option<Identity>) -> bool;
         Inspect record(name: &'a SequenceName) -> Option<String>;
         Set swap_record(name: &'a SequenceName, seen: Option<&'a str>, wanted: &'a str) -> bool;
         List list_records(page: &'a Page) -> Records;

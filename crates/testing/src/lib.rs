@@ -23,6 +23,8 @@ pub mod fleet;
 pub mod grants;
 pub mod hooked;
 pub mod load;
+pub mod log;
+pub mod replaced;
 pub mod restores;
 pub mod seeds;
 #[cfg(feature = "engines")]

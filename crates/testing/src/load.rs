@@ -14,6 +14,8 @@ pub const AFTER: Duration = Duration::from_secs(2);
 /// The measurements of the callers.
 #[derive(Debug, Default)]
 pub struct Seen {
+    /// The number of ids.
+    pub drawn: u64,
     /// How often each caller waited.
     pub waits: Vec<u32>,
     pub longest: Duration,
@@ -38,10 +40,12 @@ pub async fn load(
     let callers: Vec<_> = callers.collect();
     let mut seen = Seen::default();
     for caller in callers {
-        let (waits, longest) = caller.await.unwrap();
+        let (drawn, waits, longest) = caller.await.unwrap();
+        seen.drawn += drawn;
         seen.waits.push(waits);
         seen.longest = seen.longest.max(longest);
     }
+    assert!(seen.drawn > 0, "the callers drew no id");
     seen
 }
 
@@ -51,10 +55,10 @@ async fn caller(
     time: Duration,
     index: u32,
     rate: impl Fn(Duration) -> f64,
-) -> (u32, Duration) {
+) -> (u64, u32, Duration) {
     let begun = Instant::now();
     let phase = f64::from(index) / f64::from(CALLERS);
-    let (mut waits, mut longest, mut owed) = (0, Duration::ZERO, 0.0);
+    let (mut drawn, mut waits, mut longest, mut owed) = (0, 0, Duration::ZERO, 0.0);
     // Stagger the callers: each begins at its own point of the pause.
     let mut due = begun
         + Duration::from_secs_f64(phase * (f64::from(CALLERS) / rate(Duration::ZERO)).clamp(0.001, 1.0));
@@ -68,14 +72,15 @@ async fn caller(
         owed -= whole as f64;
         let before = Instant::now();
         if whole > 0 {
-            let _ = ids.take(whole).await.unwrap();
+            assert_eq!(ids.take(whole).await.unwrap().len(), whole);
+            drawn += whole;
         }
         if before.elapsed() > Duration::ZERO {
             waits += 1;
             longest = longest.max(before.elapsed());
         }
     }
-    (waits, longest)
+    (drawn, waits, longest)
 }
 
 // A share is far below 2^63, and never negative.

@@ -126,7 +126,7 @@ impl Drawn {
         );
         let name = SequenceName::new(SEQUENCE).unwrap();
         let process = self.process().await.unwrap();
-        assert!(process.guarded.remove(&name).await.unwrap());
+        assert!(process.guarded.remove(&name, None).await.unwrap());
         let start = self.ids.last().map_or(1, |last| last + 1);
         process.guarded.create(&name, Bounds::new(start, u64::MAX).unwrap()).await.unwrap();
         assert_eq!(self.draw(30).await, 0);

@@ -94,7 +94,7 @@ async fn an_outage_concerns_every_call_and_ends() {
         clone.reserve(&request("s", 1)).await.unwrap_err(),
         clone.create(&name("s"), Bounds::of::<u64>()).await.unwrap_err(),
         clone.list_all().await.unwrap_err(),
-        clone.remove(&name("s")).await.unwrap_err(),
+        clone.remove(&name("s"), None).await.unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Unavailable);
     }

@@ -33,16 +33,17 @@ pub enum Fault {
     HoldAlone(Gate),
 }
 
-/// A replacement for an answer. None is a valid answer in the engine's protocol: no store could detect an
-/// answer that is valid but wrong.
+/// A replacement for an answer. None is a valid answer in the engine's protocol, since no store could detect
+/// an answer that is valid but wrong. The exceptions are errors of HTTP, which a server or a proxy may send
+/// after the write has taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nonsense {
     /// Random bytes with the length of the answer.
     Noise,
     /// Half of the answer.
     Half,
-    /// An answer of another protocol.
-    Stranger,
+    /// A complete answer of HTTP 1.1 with this status, such as 503.
+    Status(u16),
     /// The answer with every bit of its first 16 bytes flipped.
     Flipped,
 }
@@ -52,7 +53,9 @@ impl Nonsense {
         match self {
             Self::Noise => answer.iter().map(|_| fastrand::u8(..)).collect(),
             Self::Half => answer[..answer.len() / 2].to_vec(),
-            Self::Stranger => b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n".to_vec(),
+            Self::Status(status) => {
+                format!("HTTP/1.1 {status} Error\r\ncontent-length: 0\r\n\r\n").into_bytes()
+            }
             Self::Flipped => {
                 let flipped = |(position, byte): (usize, &u8)| if position < 16 { !byte } else { *byte };
                 answer.iter().enumerate().map(flipped).collect()

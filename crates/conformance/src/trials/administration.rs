@@ -277,6 +277,60 @@ pub(super) async fn remove_makes_another(context: Arc<Context>) -> Outcome {
     )
 }
 
+pub(super) async fn remove_compares(context: Arc<Context>) -> Outcome {
+    let (client, info) = created(&context, "removeif").await?;
+    let Identity { incarnation, epoch } = info.identity;
+    let known = client.set(&info.name, Change::new().revoke(true)).await??;
+    for stranger in [
+        Identity { incarnation, epoch },
+        Identity { incarnation: incarnation ^ 1, epoch: known.identity.epoch },
+        Identity { incarnation: 0, epoch: 0 },
+        Identity { incarnation: u64::MAX, epoch: u64::MAX },
+    ] {
+        let answer = client.remove_if(&info.name, stranger).await?;
+        expect("remove that expects another identity", &answer, ErrorKind::Conflict)?;
+        let stored = client.look(&info.name).await?;
+        check!(stored == known, "after a refused removal, {stored:?} is stored instead of {known:?}");
+    }
+    check!(client.remove_if(&info.name, known.identity).await??, "remove did not find an existing sequence");
+    check!(
+        !client.remove_if(&info.name, known.identity).await??,
+        "remove found a sequence that was already removed"
+    );
+    let mut info = client.create(&info.name, info.bounds).await??;
+    for _ in 0..5 {
+        info = replaced(&context, &client, &info).await?;
+    }
+    Ok(())
+}
+
+/// Several clients remove the sequence and expect its identity. The first creates it again at once, and the
+/// others must not remove the new sequence.
+async fn replaced(context: &Context, client: &Client, info: &SequenceInfo) -> Outcome<SequenceInfo> {
+    let mut racing: JoinSet<Outcome<Option<SequenceInfo>>> = JoinSet::new();
+    for client in context.connect_many(6).await? {
+        let info = info.clone();
+        racing.spawn(async move {
+            match client.remove_if(&info.name, info.identity).await? {
+                Ok(true) => Ok(Some(client.create(&info.name, info.bounds).await??)),
+                Ok(false) => Ok(None),
+                Err(error) if error.kind() == ErrorKind::Conflict => Ok(None),
+                Err(error) => fail!("the loser got {} instead of conflict: {error}", error.kind().as_str()),
+            }
+        });
+    }
+    let mut created = Vec::new();
+    while let Some(answer) = racing.join_next().await {
+        created.extend(answer??);
+    }
+    let [another] = &created[..] else {
+        fail!("{} of 6 conditional removals succeeded, not 1", created.len())
+    };
+    let stored = client.inspect(&info.name).await??;
+    check!(stored.as_ref() == Some(another), "{another:?} was created, but {stored:?} is stored");
+    Ok(another.clone())
+}
+
 /// Raises `next` to `to`. Even without a fault, a slow engine can cause an unknown outcome. The stored
 /// sequence then shows the outcome.
 async fn step_to(client: &Client, name: &SequenceName, to: u64) -> Outcome {

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::context::Context;
-use crate::ledger::{Entry, Ledger, Reply, now};
+use crate::ledger::{Ledger, Reply, now};
 use crate::outcome::{Outcome, Stop, check, fail};
 use crate::tracker::Tracker;
 
@@ -57,7 +57,7 @@ pub(super) async fn cancelled_reserves(context: Arc<Context>) -> Outcome {
             None => Reply::Silent,
         };
         tracker.note(&reply);
-        ledger.add(Entry { began, ended: now(), count, ceiling: u64::MAX, reply });
+        ledger.add(client.entry(began, &request, reply));
         if round % 5 == 4 {
             client.granted(&ledger, &context.request(&context.name("other"), 1)).await?;
         }
@@ -130,8 +130,7 @@ pub(super) async fn batches_at_once(context: Arc<Context>) -> Outcome {
                         Ok(grant) => Reply::Granted(grant),
                         Err(error) => Reply::Failed(error.kind(), error.to_string()),
                     };
-                    let (count, ceiling) = (request.count, request.ceiling);
-                    ledgers[at].add(Entry { began, ended: now(), count, ceiling, reply });
+                    ledgers[at].add(client.entry(began, &request, reply));
                 }
             }
             Ok(())
@@ -240,7 +239,7 @@ pub(super) async fn as_the_reference(context: Arc<Context>) -> Outcome {
                 }
             }
             _ => {
-                let (theirs, ours) = (client.remove(name).await??, reference.remove(name).await?);
+                let (theirs, ours) = (client.remove(name).await??, reference.remove(name, None).await?);
                 check!(theirs == ours, "call {round}: remove returned {theirs} instead of {ours}");
             }
         }

@@ -172,9 +172,10 @@ pub(super) async fn reply_withheld(context: Arc<Context>) -> Outcome {
 
 pub(super) async fn garbled_replies(context: Arc<Context>) -> Outcome {
     let mut scene = Scene::new(context, "garbled").await?;
-    let kinds = [Nonsense::Noise, Nonsense::Half, Nonsense::Stranger, Nonsense::Flipped];
-    for (round, nonsense) in (0..FAULTS).zip(kinds.into_iter().cycle()) {
-        let (skip, timeout) = (u64::from(round / 4) % scene.pieces, scene.context.setup.timeouts.call);
+    let kinds = [Nonsense::Noise, Nonsense::Half, Nonsense::Flipped];
+    let kinds = kinds.into_iter().chain([400, 500, 503].map(Nonsense::Status));
+    for (round, nonsense) in (0..u64::from(FAULTS)).zip(kinds.cycle()) {
+        let (skip, timeout) = (round / 6 % scene.pieces, scene.context.setup.timeouts.call);
         match scene.meet(Fault::Garble(nonsense), skip, timeout).await? {
             None => break,
             Some(reply) => {

@@ -8,12 +8,11 @@ use idmill::store::{Cursor, Page, Records};
 use idmill::{Result, SequenceName, Status};
 use tokio::task::JoinSet;
 
-use super::connections::undisturbed;
+use super::cuts::{Scene, rounds};
 use super::names::names;
 use crate::client::Client;
 use crate::context::Context;
 use crate::outcome::{Outcome, Stop, check, fail};
-use crate::proxy::{Fault, Proxy, nth};
 
 /// Texts that some store may treat as equal to [`KEPT`].
 const ALIKE: &[&str] =
@@ -245,31 +244,24 @@ pub(super) async fn records_over_kills(context: Arc<Context>) -> Outcome {
 }
 
 pub(super) async fn records_through_cuts(context: Arc<Context>) -> Outcome {
-    let endpoint = context.endpoint();
-    let proxy = Proxy::start(endpoint.address()).await?;
-    let client = context.connect_to(endpoint.to(proxy.address())).await?;
-    let (observer, name) = (undisturbed(&context).await?, context.name("cut"));
-    let (mut written, mut met) = (Written::default(), 0);
-    for round in 0..18_u32 {
-        let whole = || async { Ok(client.store().record(&name).await.ok()) };
+    let (mut scene, name) = (Scene::new(context.clone()).await?, context.name("cut"));
+    let mut written = Written::default();
+    for (round, cut) in (0..).zip(rounds().chain(rounds())) {
+        let whole = || async { Ok(scene.client.store().record(&name).await.ok()) };
         let seen: Option<String> = context.until("a read of the record after a cut", whole).await?;
         written.allows(seen.as_ref())?;
-        let faults = [Fault::CutBefore, Fault::CutAfter, Fault::CutReply];
-        let [fault, ..] = &faults[round as usize % 3..] else { unreachable!("there are three") };
-        proxy.arm(fault.clone(), nth(u64::from(round / 3 % 3), |_| true));
         let wanted = text(round);
-        let answer = client.swap_once(&name, seen.as_deref(), &wanted).await?;
-        met += u32::from(proxy.disarm() > 0);
+        let call = async |client: &Client| client.store().swap_record(&name, seen.as_deref(), &wanted).await;
+        let answer = scene.through(cut, call).await?;
         written.note(seen, wanted, &answer);
-        written.allows(observer.kept(&name).await??.as_ref())?;
+        written.allows(scene.observer.kept(&name).await??.as_ref())?;
     }
-    if met == 0 && context.windowed() {
+    if scene.met == 0 && context.windowed() {
         return Err(Stop::Skipped(
             "the records of this store do not go through the proxied engine".to_owned(),
         ));
     }
-    check!(met > 0, "no fault occurred: the trial proves nothing");
-    Ok(())
+    scene.proven()
 }
 
 /// The texts that the record may have after the answers to all writes.

@@ -6,12 +6,11 @@ use idmill::store::{Change, GiveBack, Grant, SequenceInfo};
 use idmill::{Result, SequenceName, Status};
 use tokio::task::JoinSet;
 
-use super::connections::undisturbed;
+use super::cuts::{Scene, rounds};
 use crate::client::Client;
 use crate::context::Context;
-use crate::ledger::{Entry, Ledger, Reply, now};
+use crate::ledger::{Ledger, Reply, now};
 use crate::outcome::{Outcome, check};
-use crate::proxy::{Fault, Proxy, nth};
 
 /// Ids per reserve. The first few are kept, and the rest is given back.
 const LEN: u64 = 10;
@@ -146,37 +145,30 @@ async fn reserve_and_give_back(
     let mut taken = 0;
     for round in 0..30 {
         let (began, count) = (now(), LEN + round % 3);
-        let mut grant = client.reserve(&context.request(name, count)).await??;
+        let request = context.request(name, count);
+        let mut grant = client.reserve(&request).await??;
         let back = rest(name, grant, 1 + round % 4);
         // If the outcome of a give-back is unknown, the owner no longer uses the ids, as in an allocator.
         taken += u32::from(client.give_back(&back).await?.is_ok_and(|taken| taken));
         grant.range = grant.range.take_front(1 + round % 4);
-        ledger.add(Entry { began, ended: now(), count, ceiling: u64::MAX, reply: Reply::Granted(grant) });
+        ledger.add(client.entry(began, &request, Reply::Granted(grant)));
     }
     Ok(taken)
 }
 
 /// A give-back through a connection that breaks: the store reports the outcome correctly.
 pub(super) async fn rests_through_cuts(context: Arc<Context>) -> Outcome {
-    let endpoint = context.endpoint();
-    let proxy = Proxy::start(endpoint.address()).await?;
-    let client = context.connect_to(endpoint.to(proxy.address())).await?;
-    let (observer, name) = (undisturbed(&context).await?, context.name("cut"));
-    let mut met = 0;
-    for round in 0..18 {
+    let (mut scene, name) = (Scene::new(context.clone()).await?, context.name("cut"));
+    for (round, cut) in (0..).zip(rounds().chain(rounds())) {
         let grant = context.until("a reserve after a cut", || async {
-            Ok(client.reserve(&context.request(&name, LEN)).await.ok().and_then(Result::ok))
+            Ok(scene.client.reserve(&context.request(&name, LEN)).await.ok().and_then(Result::ok))
         });
         let back = rest(&name, grant.await?, 1 + round % 5);
-        let faults = [Fault::CutBefore, Fault::CutAfter, Fault::CutReply];
-        let fault = faults[usize::try_from(round % 3).expect("small")].clone();
-        proxy.arm(fault, nth(round / 3 % 3, |_| true));
-        let outcome = client.give_back(&back).await?;
-        met += u32::from(proxy.disarm() > 0);
-        is_true(&observer.look(&name).await?, &back, &outcome)?;
+        let call = async |client: &Client| client.store().give_back(&back).await;
+        let outcome = scene.through(cut, call).await?;
+        is_true(&scene.observer.look(&name).await?, &back, &outcome)?;
     }
-    check!(met > 0, "no fault occurred: the trial proves nothing");
-    Ok(())
+    scene.proven()
 }
 
 fn is_true(info: &SequenceInfo, back: &GiveBack, outcome: &Result<bool>) -> Outcome {

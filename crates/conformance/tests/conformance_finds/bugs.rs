@@ -60,6 +60,9 @@ pub(crate) enum Bug {
     IncarnationStays,
     SetIsNotAtomic,
     IgnoresExpect,
+    /// Ignores the identity that a removal expects.
+    RemovesAnother,
+    RemoveIsNotAtomic,
     /// Revokes nothing.
     IgnoresRevoke,
     BatchInWrongOrder,
@@ -185,7 +188,7 @@ impl Broken {
             Bug::ReadsThenWrites => self.read_then_write(request).await,
             Bug::CreatesTwice if self.store.inspect(&request.name).await?.is_none() => {
                 self.pause().await;
-                self.store.remove(&request.name).await?;
+                self.store.remove(&request.name, None).await?;
                 self.store.reserve(request).await
             }
             Bug::CreatesUnasked => {
@@ -356,7 +359,7 @@ impl Store for Broken {
         let name = self.renamed(name);
         Box::pin(async move {
             if self.bug == Bug::CreateReplaces {
-                self.store.remove(&name).await?;
+                self.store.remove(&name, None).await?;
             }
             let max = if self.bug == Bug::KeepsI64 {
                 bounds.max().min(i64::MAX.unsigned_abs())
@@ -437,13 +440,27 @@ impl Store for Broken {
         })
     }
 
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
+    fn remove<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        expected: Option<Identity>,
+    ) -> StoreFuture<'a, Result<bool>> {
         let name = self.renamed(name);
         Box::pin(async move {
-            if let Some(info) = self.store.inspect(&name).await? {
+            let found = self.store.inspect(&name).await?;
+            if let Some(info) = &found {
                 self.state.removed.lock().insert(name.clone(), info.identity);
             }
-            self.store.remove(&name).await
+            match self.bug {
+                Bug::RemovesAnother => return self.store.remove(&name, None).await,
+                Bug::RemoveIsNotAtomic => {
+                    found.map_or(Ok(()), |info| info.check_identity(expected))?;
+                    self.pause().await;
+                    return self.store.remove(&name, None).await;
+                }
+                _ => {}
+            }
+            self.store.remove(&name, expected).await
         })
     }
 

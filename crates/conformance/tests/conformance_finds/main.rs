@@ -74,6 +74,8 @@ finds! {
     an_epoch_that_stays: EpochStays => set_moves_reserves "which is not the next epoch", set_does_what_it_says "instead of";
     an_incarnation_that_stays: IncarnationStays => remove_makes_another "has the same incarnation";
     a_change_read_and_then_written: SetIsNotAtomic => set_compares "conditional changes succeeded";
+    a_removal_of_whatever_is_there: RemovesAnother => remove_compares "expected conflict";
+    a_removal_compared_and_then_done: RemoveIsNotAtomic => remove_compares "conditional removals succeeded";
     an_expectation_ignored: IgnoresExpect => set_does_what_it_says "expected conflict", set_compares "6 of 6";
     a_revocation_ignored: IgnoresRevoke => revoke_raises_the_epoch "revoking";
     a_batch_in_the_wrong_order: BatchInWrongOrder => batches "instead of";
@@ -100,7 +102,7 @@ macro_rules! finds_in_clients {
     ($($test:ident: $bug:ident => $($trial:ident $words:literal),+;)*) => {$(
         #[test]
         fn $test() {
-            let (suite, _dir) = toy::suite(toy::Bug::$bug, toy::Forgets::Nothing, stringify!($test));
+            let suite = toy::suite(toy::Bug::$bug, toy::Forgets::Nothing, stringify!($test));
             caught(suite, &[$((stringify!($trial), $words)),+]);
         }
     )*};
@@ -110,7 +112,13 @@ finds_in_clients! {
     unavailable_though_applied: ClaimsUnavailable =>
         cut_after_arrival "reported no effect", cut_before_the_reply "reported no effect",
         records_through_cuts "after the write";
-    a_request_sent_again: AsksAgain => cut_before_the_reply "a request was duplicated";
+    a_request_sent_again: AsksAgain => cut_before_the_reply "sent a reserve twice";
+    a_write_recognised_by_its_value: RecognisesByValue => rival_in_a_cut "only the own claim shows";
+    a_creation_sent_again: CreatesAgain => creation_through_cuts "create took effect";
+    a_removal_sent_again: RemovesAgain => administration_through_cuts "remove returned false";
+    unavailable_though_changed: ClaimsUnchanged =>
+        creation_through_cuts "create took effect", administration_through_cuts "set took effect";
+    a_server_error_taken_for_no_effect: TrustsServerErrors => garbled_replies "reported no effect";
     a_late_reply_for_another: TakesLateReplies => reply_withheld "";
     a_panic_at_nonsense: Panics => garbled_replies "an answer has to be text";
     a_connection_never_made_again: NeverReconnects => cut_before_arrival "has not recovered";
@@ -124,20 +132,19 @@ finds_in_clients! {
 
 #[test]
 fn an_engine_that_forgets_the_last() {
-    let (suite, _dir) = toy::suite(toy::Bug::None, toy::Forgets::TheLast, "an_engine_that_forgets_the_last");
+    let suite = toy::suite(toy::Bug::None, toy::Forgets::TheLast, "an_engine_that_forgets_the_last");
     caught(suite.timeouts(patient()), &[("killed_engine", "duplicate grants")]);
 }
 
 #[test]
 fn an_engine_that_forgets_everything() {
-    let (suite, _dir) =
-        toy::suite(toy::Bug::None, toy::Forgets::Everything, "an_engine_that_forgets_everything");
+    let suite = toy::suite(toy::Bug::None, toy::Forgets::Everything, "an_engine_that_forgets_everything");
     caught(suite.timeouts(patient()), &[("killed_engine", "identities")]);
 }
 
 #[test]
 fn an_engine_that_forgets_records() {
-    let (suite, _dir) = toy::suite(toy::Bug::None, toy::Forgets::Records, "an_engine_that_forgets_records");
+    let suite = toy::suite(toy::Bug::None, toy::Forgets::Records, "an_engine_that_forgets_records");
     caught(
         suite.timeouts(patient()),
         &[("records_over_kills", "before the engine was killed, but None is stored")],
@@ -163,7 +170,7 @@ fn engine_that_rejects_first_connections_is_retried() {
 
 #[test]
 fn an_honest_store_passes() {
-    let (suite, _dir) = toy::suite(toy::Bug::None, toy::Forgets::Nothing, "an_honest_store_passes");
+    let suite = toy::suite(toy::Bug::None, toy::Forgets::Nothing, "an_honest_store_passes");
     let report = suite.run();
     all_pass(&report);
     assert_eq!(report.skipped(), ["batches", "batches_at_once"]);

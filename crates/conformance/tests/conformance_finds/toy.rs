@@ -3,7 +3,7 @@
 //! The server is this test binary, started again. Requests and answers are lines of words separated by
 //! tabs.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,7 +102,21 @@ async fn answer(store: &SqliteStore, words: &[&str]) -> Result<Vec<String>> {
             let change = Change::new().next(next).max(max).backwards(yes(4)).revoke(yes(5)).expect(expect);
             shown(&store.set(&name()?, change).await?)
         }
-        "remove" => vec![store.remove(&name()?).await?.to_string()],
+        "remove" => {
+            let expected = number(words, 2).ok().zip(number(words, 3).ok());
+            let expected = expected.map(|(incarnation, epoch)| Identity { incarnation, epoch });
+            vec![store.remove(&name()?, expected).await?.to_string()]
+        }
+        "advance" => {
+            static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+            let _alone = ONE_AT_A_TIME.lock().await;
+            let (from, to) = (number(words, 2)?, number(words, 3)?);
+            let moves = store.inspect(&name()?).await?.is_some_and(|info| info.next == Some(from));
+            if moves {
+                store.set(&name()?, Change::new().next(to)).await?;
+            }
+            vec![moves.to_string()]
+        }
         "record" => store.record(&name()?).await?.into_iter().collect(),
         "swap" => {
             let [_, _, seen, wanted] = words else { return Err(garbage(words)) };
@@ -134,6 +148,16 @@ pub(crate) enum Bug {
     ClaimsUnavailable,
     /// Retries when it gets no answer.
     AsksAgain,
+    /// Compares and sets, retries when it gets no answer, and takes an equal value for its own write.
+    RecognisesByValue,
+    /// Retries a creation when it gets no answer.
+    CreatesAgain,
+    /// Retries a removal when it gets no answer.
+    RemovesAgain,
+    /// Reports that nothing was created, changed or removed whenever it gets no answer.
+    ClaimsUnchanged,
+    /// Takes a status of HTTP that means an error for a write without effect.
+    TrustsServerErrors,
     /// Retries a give-back when it gets no answer.
     GivesBackAgain,
     /// Retries a write of a record when it gets no answer, and then reports the record as not written.
@@ -216,6 +240,8 @@ impl Toy {
             let again = match self.bug {
                 Bug::AsksAgain => true,
                 Bug::GivesBackAgain => words[0] == "back",
+                Bug::CreatesAgain => words[0] == "create",
+                Bug::RemovesAgain => words[0] == "remove",
                 Bug::SwapsAgain => words[0] == "swap",
                 _ => false,
             };
@@ -241,11 +267,17 @@ impl Toy {
         };
         let lost = match self.bug {
             Bug::ClaimsUnavailable => ErrorKind::Unavailable,
+            Bug::ClaimsUnchanged if ["create", "set", "remove"].contains(&&*words[0]) => {
+                ErrorKind::Unavailable
+            }
             Bug::GivesUp => ErrorKind::Denied,
             _ if writes => ErrorKind::UnknownOutcome,
             _ => ErrorKind::Unavailable,
         };
         let read = exchange.await;
+        if self.bug == Bug::TrustsServerErrors && answer.starts_with("HTTP/1.1 5") {
+            return Err(Error::new(ErrorKind::Unavailable, answer));
+        }
         if self.bug == Bug::Panics
             && read.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::InvalidData)
         {
@@ -260,17 +292,41 @@ impl Toy {
         Ok(answer.trim_end_matches('\n').split('\t').map(str::to_owned).collect())
     }
 
-    async fn reserve_alone(&self, request: &Reserve) -> Result<Grant> {
-        let _alone = self.alone.lock().await;
-        let mut info = match self.inspect(&request.name).await? {
-            Some(info) => info,
+    /// Returns the sequence, which is created if it is missing.
+    async fn found(&self, request: &Reserve) -> Result<SequenceInfo> {
+        match self.inspect(&request.name).await? {
+            Some(info) => Ok(info),
             None => match self.create(&request.name, request.creation()?).await {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                    self.inspect(&request.name).await?.expect("it exists")
+                    Ok(self.inspect(&request.name).await?.expect("it exists"))
                 }
-                created => created?,
+                created => created,
             },
-        };
+        }
+    }
+
+    async fn reserve_by_value(&self, request: &Reserve) -> Result<Grant> {
+        loop {
+            let mut info = self.found(request).await?;
+            let (from, grant) = (info.next, info.grant(request.count, request.ceiling)?);
+            let numbers = [from, info.next].map(|next| next.expect("far from the end"));
+            let words = words("advance", &request.name, &numbers);
+            let moved = match self.call(&words, true).await {
+                Err(_) if !whether(&self.call(&words, true).await?)? => {
+                    self.inspect(&request.name).await?.is_some_and(|now| now.next == info.next)
+                }
+                Err(_) => true,
+                Ok(answer) => whether(&answer)?,
+            };
+            if moved {
+                return Ok(grant);
+            }
+        }
+    }
+
+    async fn reserve_alone(&self, request: &Reserve) -> Result<Grant> {
+        let _alone = self.alone.lock().await;
+        let mut info = self.found(request).await?;
         let grant = info.grant(request.count, request.ceiling)?;
         let change = Change::new().next(info.next).backwards(true);
         self.set(&request.name, change).await?;
@@ -332,8 +388,10 @@ impl Store for Toy {
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
         Box::pin(async move {
-            if self.bug == Bug::LocksItselfOnly {
-                return self.reserve_alone(request).await;
+            match self.bug {
+                Bug::LocksItselfOnly => return self.reserve_alone(request).await,
+                Bug::RecognisesByValue => return self.reserve_by_value(request).await,
+                _ => {}
             }
             let mut asked = words("reserve", &request.name, &[request.count, request.ceiling]);
             // A bound is empty if the sequence must exist.
@@ -397,8 +455,16 @@ impl Store for Toy {
         })
     }
 
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        Box::pin(async move { Ok(self.call(&words("remove", name, &[]), true).await? == ["true"]) })
+    fn remove<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        expected: Option<Identity>,
+    ) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let identity = expected.map(|one| [one.incarnation, one.epoch]);
+            let words = words("remove", name, identity.as_ref().map_or(&[], <[u64; 2]>::as_slice));
+            Ok(self.call(&words, true).await? == ["true"])
+        })
     }
 
     fn record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
@@ -445,12 +511,12 @@ pub(crate) enum Forgets {
 }
 
 /// The engine as a process.
-fn engine(dir: PathBuf, forgets: Forgets) -> Daemon {
+fn engine(forgets: Forgets) -> Daemon {
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], free_port()));
-    let daemon = Daemon::new(address, move || {
+    let daemon = Daemon::in_directory(address, move |dir| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["toy::server", "--exact", "--nocapture"]);
-        command.env(SERVER, address.to_string()).env(DIR, &dir);
+        command.env(SERVER, address.to_string()).env(DIR, dir);
         match forgets {
             Forgets::Nothing => &mut command,
             Forgets::TheLast => command.env(FORGETS, "UPDATE idmill_sequences SET next = max(1, next - 40)"),
@@ -463,14 +529,13 @@ fn engine(dir: PathBuf, forgets: Forgets) -> Daemon {
 }
 
 /// The suite of a client with a bug. `test` is the calling test, which worker processes run, too.
-pub(crate) fn suite(bug: Bug, forgets: Forgets, test: &str) -> (Suite, tempfile::TempDir) {
-    let dir = tempfile::tempdir().unwrap();
+pub(crate) fn suite(bug: Bug, forgets: Forgets, test: &str) -> Suite {
     let connect = move |endpoint| async move {
         let store: Arc<dyn Store> = Arc::new(Toy::new(endpoint, bug));
         store.list(&Page::default()).await?;
         Ok(store)
     };
-    let suite = Suite::new(format!("toy-{bug:?}"), connect).engine(engine(dir.path().to_owned(), forgets));
+    let suite = Suite::new(format!("toy-{bug:?}"), connect).engine(engine(forgets));
     let timeouts = match bug {
         Bug::None => Timeouts::default().pause(Duration::from_millis(600)),
         // This bug shows as a call that never returns. The timeout must be long enough for the calls that do
@@ -479,5 +544,5 @@ pub(crate) fn suite(bug: Bug, forgets: Forgets, test: &str) -> (Suite, tempfile:
         Bug::NeverReconnects => patient().recovery(Duration::from_secs(3)),
         _ => patient(),
     };
-    (suite.timeouts(timeouts).worker_arguments([test, "--exact", "--nocapture"]), dir)
+    suite.timeouts(timeouts).worker_arguments([test, "--exact", "--nocapture"])
 }

@@ -75,6 +75,11 @@ impl Resp {
         self.line().await
     }
 
+    /// Returns the stream, for bytes that are no lines.
+    pub fn stream(&mut self) -> &mut BufReader<TcpStream> {
+        &mut self.0
+    }
+
     /// Returns the stream, for clients with their own protocol.
     pub fn into_stream(self) -> TcpStream {
         self.0.into_inner()

@@ -11,12 +11,14 @@
 //! recorder.none_twice_and_in_order();
 //! ```
 
+mod blocking;
 mod clients;
 mod hostile;
 mod load;
 mod recorder;
 mod server;
 
+pub use blocking::{Client, request, talk};
 pub use clients::{Http, Resp, Way};
 pub use hostile::{Hostile, answer_to, garbage};
 pub use load::{Fleet, Load, Pace, Waits};

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,12 +30,19 @@ pub struct Server {
     pub number: u32,
     pub resp: SocketAddr,
     pub http: SocketAddr,
-    log: Arc<Mutex<Log>>,
+    log: Arc<Log>,
     reader: Option<thread::JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
 struct Log {
+    /// Tests may leave the log unread.
+    is_unread: AtomicBool,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
     lines: VecDeque<String>,
     /// Texts that no log may contain.
     forbidden: Vec<String>,
@@ -77,7 +84,7 @@ impl Totals {
 }
 
 impl Server {
-    /// Starts `idmill serve --json` with both protocols.
+    /// Starts `idmill serve` with both protocols.
     ///
     /// # Panics
     /// If the server ends before it listens.
@@ -95,7 +102,8 @@ impl Server {
             .spawn()
             .expect("the program is there");
         let forbidden = forbidden.iter().map(ToString::to_string).chain(["panicked".to_owned()]).collect();
-        let log = Arc::new(Mutex::new(Log { forbidden, ..Log::default() }));
+        let kept = Mutex::new(Kept { forbidden, ..Kept::default() });
+        let log = Arc::new(Log { kept, ..Log::default() });
         let (sender, addresses) = channel();
         let reader = keep(process.stderr.take().expect("piped"), log.clone(), sender);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
@@ -105,7 +113,7 @@ impl Server {
             let _ = process.kill();
             let _ = process.wait();
             let _ = reader.join();
-            return Err(log.lock().lines.make_contiguous().join("\n"));
+            return Err(log.kept.lock().lines.make_contiguous().join("\n"));
         };
         Ok(Self { process, number, resp, http, log, reader: Some(reader) })
     }
@@ -138,16 +146,16 @@ impl Server {
     /// Sends SIGKILL. Returns the server's log.
     pub fn kill(mut self) -> String {
         let _ = self.process.kill();
-        self.gone().1
+        self.wait().1
     }
 
     /// Sends SIGTERM and waits. Returns the exit code and the server's log.
     ///
     /// # Panics
     /// If the server does not end, or its log contains a forbidden text.
-    pub fn end(mut self) -> (Option<i32>, String) {
+    pub fn end(self) -> (Option<i32>, String) {
         self.tell("TERM");
-        self.gone()
+        self.wait()
     }
 
     /// Sends SIGTERM and expects an orderly end. Returns the totals of the server's ids.
@@ -176,7 +184,11 @@ impl Server {
         totals
     }
 
-    fn gone(&mut self) -> (Option<i32>, String) {
+    /// Waits until the server has ended by itself. Returns the exit code and the server's log.
+    ///
+    /// # Panics
+    /// As [`end`](Self::end).
+    pub fn wait(mut self) -> (Option<i32>, String) {
         let begun = Instant::now();
         let status = loop {
             match self.process.try_wait().expect("our child") {
@@ -197,13 +209,26 @@ impl Server {
 
     /// Returns the end of the server's log so far.
     pub fn log(&self) -> String {
-        self.log.lock().lines.make_contiguous().join("\n")
+        self.log.kept.lock().lines.make_contiguous().join("\n")
+    }
+
+    /// Waits for the first line of the log that contains this text.
+    pub fn until_logged(&self, text: &str) -> String {
+        eventually_blocking(&format!("{text:?} is logged"), || {
+            let log = self.log();
+            log.lines().find(|line| line.contains(text)).map(ToOwned::to_owned).ok_or_else(|| log.clone())
+        })
+    }
+
+    /// Leaves the log unread from the next line on, or reads it again.
+    pub fn leave_log_unread(&self, is_unread: bool) {
+        self.log.is_unread.store(is_unread, Ordering::Relaxed);
     }
 
     /// # Panics
     /// If the server panicked, or logged a forbidden text.
     pub fn nothing_bad(&self) {
-        let log = self.log.lock();
+        let log = self.log.kept.lock();
         assert!(log.bad.is_empty(), "the log has forbidden lines: {:#?}", log.bad);
     }
 
@@ -260,18 +285,20 @@ fn digits(text: &str) -> Option<u64> {
 }
 
 /// Reads the server's log, so that the process never blocks on it.
-fn keep(stderr: ChildStderr, log: Arc<Mutex<Log>>, addresses: Sender<SocketAddr>) -> thread::JoinHandle<()> {
+fn keep(stderr: ChildStderr, log: Arc<Log>, addresses: Sender<SocketAddr>) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         let mut lines = BufReader::new(stderr);
         let mut bytes = Vec::new();
         while lines.read_until(b'\n', &mut bytes).is_ok_and(|read| read > 0) {
             let line = String::from_utf8_lossy(&bytes).trim_end().to_owned();
             bytes.clear();
-            if line.contains(" is served\"") {
-                let address = line.split_once("\"address\":\"").and_then(|(_, rest)| rest.split_once('"'));
-                let _ = addresses.send(address.expect("where").0.parse().expect("an address"));
+            if line.contains(" is served") {
+                let _ = addresses.send(address(&line));
             }
-            let mut log = log.lock();
+            while log.is_unread.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(5));
+            }
+            let mut log = log.kept.lock();
             if log.forbidden.iter().any(|word| line.contains(word)) {
                 log.bad.push(line.clone());
             }
@@ -281,4 +308,11 @@ fn keep(stderr: ChildStderr, log: Arc<Mutex<Log>>, addresses: Sender<SocketAddr>
             log.lines.push_back(line);
         }
     })
+}
+
+/// The address in a line of the log, which is text or JSON.
+fn address(line: &str) -> SocketAddr {
+    let (_, rest) = line.split_once("127.0.0.1:").expect("an address of this machine");
+    let port = digits(rest).and_then(|port| u16::try_from(port).ok()).expect("a port");
+    SocketAddr::from(([127, 0, 0, 1], port))
 }
