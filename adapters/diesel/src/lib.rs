@@ -4,15 +4,17 @@
 //! [crates.io](https://crates.io/crates/idmill-diesel).
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
+mod errors;
 mod ids;
 pub mod postgres;
 
+pub use self::errors::into_diesel;
 pub use diesel;
 #[cfg(feature = "async")]
 pub use diesel_async;
 pub use idmill;
 /// The store with its own connections, for ranges in memory: see [`postgres::PostgresStore`].
-#[cfg(feature = "async")]
+#[cfg(feature = "store")]
 pub use idmill_postgres;
 
 /// Only for the macros.

@@ -6,6 +6,7 @@
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 #![cfg_attr(all(doctest, feature = "postgres"), doc = include_str!("../../../README.md"))]
 
+mod error;
 mod ids;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -13,6 +14,7 @@ pub mod postgres;
 pub mod sqlite;
 mod version;
 
+pub use self::error::into_sqlx;
 pub use idmill;
 pub use idmill_kit::Mode;
 pub use idmill_kit::history::Failover;

@@ -25,6 +25,7 @@ mod transaction;
 pub use self::drawing::{next_in, reserve_in};
 #[cfg(any(feature = "async", feature = "sync"))]
 pub use self::transaction::InTransaction;
-#[cfg(feature = "async")]
-pub use idmill_postgres::{Failover, Keeps, PostgresOptions, PostgresStore};
+pub use idmill_kit::history::Failover;
+#[cfg(feature = "store")]
+pub use idmill_postgres::{Keeps, PostgresOptions, PostgresStore};
 pub use idmill_sql::postgres::{DEFAULT_TABLE, ddl, witness_ddl};

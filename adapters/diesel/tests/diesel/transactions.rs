@@ -1,12 +1,15 @@
 //! Ids inside the caller's transactions.
 
 use std::collections::BTreeSet;
+use std::error::Error as _;
 
+use idmill_diesel::diesel;
+use idmill_diesel::diesel::result::{DatabaseErrorKind, Error as DieselError};
 use idmill_diesel::diesel::sql_types::BigInt;
-use idmill_diesel::diesel::{self, result::Error as DieselError};
 use idmill_diesel::diesel_async::{AsyncConnection, RunQueryDsl};
 use idmill_diesel::idmill::ErrorKind;
 use idmill_diesel::idmill::store::{Bounds, Store};
+use idmill_diesel::into_diesel;
 use idmill_diesel::postgres::{InTransaction, ddl, next_in, reserve_in};
 
 use crate::{AnyError, connect, ids, name, numbers, open, pool, reserve, run, server};
@@ -97,6 +100,20 @@ async fn errors_without_a_diesel_kind_are_classified_by_message() {
         Err::<(), AnyError>("rolls back".into())
     });
     drawn.await.unwrap_err();
+    // A transaction whose error is diesel's has diesel's kind, or else idmill's error.
+    let mut read_only = conn.build_transaction().read_only();
+    let drawn = read_only.run(async |conn| next_in::<i64>(conn, "s").await.map_err(into_diesel));
+    let error = drawn.await.unwrap_err();
+    let DieselError::DatabaseError(DatabaseErrorKind::ReadOnlyTransaction, said) = error else {
+        panic!("{error}")
+    };
+    assert!(said.message().contains("READ WRITE"), "{said:?}");
+    let drawn = conn.transaction(async |conn| elsewhere.next(conn).await.map_err(into_diesel));
+    let error = drawn.await.unwrap_err();
+    let DieselError::QueryBuilderError(inner) = error else { panic!("{error}") };
+    let inner: &idmill_diesel::idmill::Error = inner.downcast_ref().unwrap();
+    assert_eq!(inner.kind(), ErrorKind::NotFound, "{inner}");
+    assert!(inner.source().is_some_and(<dyn std::error::Error>::is::<DieselError>), "{inner:?}");
     // The connection is still usable.
     let drawn = conn.transaction(async |conn| Ok::<_, AnyError>(next_in::<i64>(conn, "s").await?));
     assert_eq!(drawn.await.unwrap(), 1);

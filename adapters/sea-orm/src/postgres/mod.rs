@@ -2,7 +2,7 @@
 //! inside its transactions.
 //!
 //! The table is the same as in `idmill-postgres`: processes with either crate share its sequences. The store
-//! wraps the one of `idmill-sqlx08`, over SeaORM's sqlx pool.
+//! wraps the one of `idmill-sqlx08` (for SeaORM 2: `idmill-sqlx`), over SeaORM's sqlx pool.
 //!
 //! # Protocol of a draw in a transaction
 //!
@@ -30,6 +30,7 @@ mod convert;
 mod store;
 mod transaction;
 
+pub use self::convert::into_db_err;
 pub use self::store::PostgresStore;
 pub use self::transaction::{InTransaction, next_in, reserve_in};
 pub use idmill_sqlx::postgres::{DEFAULT_TABLE, Keeps, PostgresOptions, ddl, witness_ddl};

@@ -1,4 +1,4 @@
-//! The store of `idmill-sqlx08`, over SeaORM's pool.
+//! The store of `idmill-sqlx08` or `idmill-sqlx`, over SeaORM's pool.
 
 use std::fmt;
 
@@ -7,6 +7,8 @@ use idmill::{Error, ErrorKind, Operation, Result};
 use idmill_sqlx::driver::PgPool;
 use idmill_sqlx::postgres::{PostgresOptions, PostgresStore as Inner};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend};
+
+use crate::version::postgres::{Kind, kind};
 
 /// Sequences in a table of the database that a [`DatabaseConnection`] connects to.
 ///
@@ -51,22 +53,24 @@ impl PostgresStore {
 
 /// Checks the kind of the connection first: SeaORM panics if it has no PostgreSQL pool.
 fn pool(connection: &DatabaseConnection) -> Result<&PgPool> {
-    match connection {
-        DatabaseConnection::SqlxPostgresPoolConnection(_) => Ok(connection.get_postgres_connection_pool()),
-        DatabaseConnection::Disconnected => Err(Error::new(
+    match kind(connection) {
+        Kind::SqlxPostgresPoolConnection(_) => Ok(connection.get_postgres_connection_pool()),
+        Kind::Disconnected => Err(Error::new(
             ErrorKind::InvalidInput,
             "the connection is `DatabaseConnection::Disconnected`; make one with `Database::connect`",
         )),
-        other => Err(elsewhere("connection", other.get_database_backend())),
+        #[allow(unreachable_patterns, reason = "other kinds exist only with features of the service")]
+        _ => Err(elsewhere("connection", ConnectionTrait::get_database_backend(connection))),
     }
 }
 
 /// The error for another kind of connection, with advice.
+#[allow(clippy::match_wildcard_for_single_variants, reason = "in SeaORM 2, the enum is `non_exhaustive`")]
 pub(super) fn elsewhere(what: &str, backend: DbBackend) -> Error {
     let is = match backend {
         DbBackend::MySql => "for MySQL (use `idmill-mysql`)",
-        DbBackend::Sqlite => "for SQLite (use `idmill_sqlx::sqlite` of `idmill-sqlx08`)",
-        DbBackend::Postgres => "a mock or a proxy, and has no pool",
+        DbBackend::Sqlite => "for SQLite (use `idmill_sqlx::sqlite`)",
+        _ => "a mock or a proxy, and has no pool",
     };
     let message = format!(
         "expected PostgreSQL, but the {what} is {is}; for tests, use \

@@ -7,6 +7,7 @@ use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend};
 
 use super::convert::{fault_of, row_of, sent};
 use super::store::elsewhere;
+use crate::version::postgres::rows;
 
 /// Fails if no transaction is open; otherwise has no effect.
 const PROBE: &str = "SAVEPOINT idmill; RELEASE SAVEPOINT idmill";
@@ -19,12 +20,11 @@ const NO_TRANSACTION: &str = "25P01";
 /// ```no_run
 /// # async fn demo(db: &sea_orm::DatabaseConnection) -> Result<(), Box<dyn std::error::Error>> {
 /// use idmill_sea_orm::postgres::next_in;
-/// use sea_orm::{ConnectionTrait, DbBackend, Statement, TransactionTrait};
+/// use sea_orm::{ConnectionTrait, TransactionTrait};
 ///
 /// let tx = db.begin().await?;
 /// let number: i64 = next_in(&tx, "invoices").await?;
-/// let sql = "INSERT INTO invoices VALUES ($1, 4200)";
-/// tx.execute(Statement::from_sql_and_values(DbBackend::Postgres, sql, [number.into()])).await?;
+/// tx.execute_unprepared(&format!("INSERT INTO invoices VALUES ({number}, 4200)")).await?;
 /// tx.commit().await?; // the number and the invoice, or neither
 /// # Ok(()) }
 /// ```
@@ -121,7 +121,7 @@ impl Executor for Within<'_> {
 
     async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
         self.must_be_open().await?;
-        let rows = self.transaction.query_all(sent(&statement)).await.map_err(fault_of)?;
+        let rows = rows(self.transaction, sent(&statement)).await.map_err(fault_of)?;
         Ok(Answer::rows(rows.iter().map(row_of).collect()))
     }
 }

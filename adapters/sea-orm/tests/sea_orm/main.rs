@@ -2,6 +2,7 @@
 
 mod elsewhere;
 mod invoice;
+mod keys;
 mod mixed;
 mod nested;
 mod store;
@@ -15,7 +16,9 @@ use idmill_sea_orm::idmill::{IdRange, Result, SequenceName};
 use idmill_sea_orm::postgres::{PostgresOptions, PostgresStore};
 use idmill_testing::engines::Engine;
 use idmill_testing::{eventually, holds};
-use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DbBackend, Statement};
+use sea_orm::{
+    ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DbBackend, FromQueryResult, Statement,
+};
 
 async fn server() -> Option<Engine> {
     Engine::start("postgres").await
@@ -64,10 +67,15 @@ fn ids(range: IdRange) -> (u64, u64) {
     (range.start(), u64::try_from(range.end() - 1).unwrap())
 }
 
+#[derive(FromQueryResult)]
+struct Number {
+    number: i64,
+}
+
 /// Returns the number in the only row of an answer.
 async fn number(db: &impl ConnectionTrait, sql: &str) -> i64 {
-    let row = db.query_one(Statement::from_string(DbBackend::Postgres, sql)).await.unwrap().unwrap();
-    row.try_get_by_index(0).unwrap()
+    let statement = Statement::from_string(DbBackend::Postgres, format!("SELECT ({sql}) AS number"));
+    Number::find_by_statement(statement).one(db).await.unwrap().unwrap().number
 }
 
 /// Waits until a statement of the service waits for a lock.

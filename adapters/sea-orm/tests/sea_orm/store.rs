@@ -28,7 +28,7 @@ async fn every_call_reaches_the_table() {
     let names: Vec<_> =
         store.list_all().await.unwrap().iter().map(|info| info.name.as_str().to_owned()).collect();
     assert_eq!(names, ["a", "c", "it's"]);
-    assert!(store.remove(&name("a")).await.unwrap());
+    assert!(store.remove(&name("a"), None).await.unwrap());
     assert!(store.inspect(&name("a")).await.unwrap().is_none());
     assert!(format!("{store:?}").contains("idmill_sequences"), "{store:?}");
 }

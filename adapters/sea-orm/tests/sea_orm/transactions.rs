@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use idmill_sea_orm::idmill::store::{Bounds, Store};
 use idmill_sea_orm::idmill::{Error, ErrorKind};
-use idmill_sea_orm::postgres::{InTransaction, ddl, next_in, reserve_in};
+use idmill_sea_orm::postgres::{InTransaction, ddl, into_db_err, next_in, reserve_in};
 use sea_orm::sqlx::error::DatabaseError;
-use sea_orm::{ConnectionTrait, IsolationLevel, SqlxError, TransactionError, TransactionTrait};
+use sea_orm::{
+    ConnectionTrait, DbErr, IsolationLevel, RuntimeErr, SqlxError, TransactionError, TransactionTrait,
+};
 
 use crate::{admin, ids, invoice, name, number, open, reserve, server, service, until_waiting};
 
@@ -96,6 +98,13 @@ async fn server_error_keeps_its_sqlstate_and_cause() {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<SqlxError>());
     let code = cause.and_then(SqlxError::as_database_error).and_then(DatabaseError::code);
     assert_eq!(code.as_deref(), Some("42P01"));
+    let DbErr::Query(RuntimeErr::SqlxError(error)) = into_db_err(error) else {
+        panic!("not an error of sqlx")
+    };
+    let error = error.as_database_error().unwrap();
+    assert_eq!(error.code().as_deref(), Some("42P01"), "{error}");
+    let kind = error.source().and_then(|source| source.downcast_ref()).map(Error::kind);
+    assert_eq!(kind, Some(ErrorKind::NotFound), "{error}");
     // The error has aborted the transaction.
     let error = next_in::<i64>(&tx, "s").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");

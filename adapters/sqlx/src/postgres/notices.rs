@@ -1,5 +1,9 @@
-//! Captures the server's notices. The driver only logs them, so this module subscribes to the log while a
+//! Captures the server's notices. The driver only logs them, so this module subscribes to the events while a
 //! statement runs.
+//!
+//! It does so only on a thread that has a `tracing` subscriber. Once a program has set any dispatcher, the
+//! macros of `tracing` no longer write records to the crate `log`. So in a program without a subscriber, a
+//! dispatcher would silence the program's logger (<https://github.com/tokio-rs/tracing/issues/1102>).
 
 use std::cell::RefCell;
 use std::fmt;
@@ -12,7 +16,7 @@ use tracing::dispatcher::{get_default, with_default};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::Interest;
+use tracing::subscriber::{Interest, NoSubscriber};
 use tracing::{Dispatch, Event, Metadata, Subscriber};
 
 /// The driver's log target for notices.
@@ -34,11 +38,16 @@ struct Polled {
     warning: Option<String>,
 }
 
-/// Returns the outcome, and the server's last warning about the commit.
+/// Returns the outcome, and the server's last warning about the commit. In a program without a subscriber, no
+/// warning is seen.
 pub(super) async fn listening<F: Future>(future: F) -> (F::Output, Option<String>) {
     let (mut future, mut warning) = (pin!(future), None);
     let output = poll_fn(|context| {
-        let begun = Begun::new();
+        let outer = get_default(Clone::clone);
+        if outer.is::<NoSubscriber>() {
+            return future.as_mut().poll(context);
+        }
+        let begun = Begun::new(outer);
         let polled = with_default(&LISTENER, || future.as_mut().poll(context));
         warning = heard().or_else(|| warning.take());
         drop(begun);
@@ -52,8 +61,8 @@ pub(super) async fn listening<F: Future>(future: F) -> (F::Output, Option<String
 struct Begun(Option<Polled>);
 
 impl Begun {
-    fn new() -> Self {
-        let polled = Polled { outer: get_default(Clone::clone), warning: None };
+    fn new(outer: Dispatch) -> Self {
+        let polled = Polled { outer, warning: None };
         Self(POLLED.replace(Some(polled)))
     }
 }
@@ -194,7 +203,8 @@ mod tests {
 
     #[tokio::test]
     async fn only_warnings_of_a_commit_are_reported() {
-        assert_eq!(said(WARNING).await.as_deref(), Some(WARNING), "nobody else listens");
+        let _listens = tracing::subscriber::set_default(Log::default());
+        assert_eq!(said(WARNING).await.as_deref(), Some(WARNING));
         assert_eq!(said("there is already a transaction in progress").await, None);
         assert_eq!(listening(async { 1 }).await, (1, None));
     }
@@ -212,6 +222,7 @@ mod tests {
     /// Two concurrent statements on one thread each capture their own notice.
     #[tokio::test]
     async fn notice_of_one_statement_is_not_given_to_another() {
+        let _listens = tracing::subscriber::set_default(Log::default());
         let (one, two) = tokio::join!(said(WARNING), said("vacuum"));
         assert_eq!((one.as_deref(), two), (Some(WARNING), None));
     }

@@ -7,6 +7,7 @@ use idmill::{Error, ErrorKind};
 use idmill_sql::postgres::{CONNECTIONS, Driver, WAITING, exhausted, failed, halfway};
 use idmill_sql::{Asked, Fault, Row, Statement};
 use sqlx::pool::PoolConnection;
+use sqlx::postgres::PgPoolOptions;
 use sqlx::{ConnectOptions, Connection, Error as SqlxError, PgConnection, PgPool, Postgres};
 use tokio::time::{Instant, timeout_at};
 
@@ -173,13 +174,23 @@ fn refused(pool: &PgPool, fault: Fault) -> Fault {
 
 /// A pool that opens connections like the caller's, with its `after_connect`, and keeps none of
 /// them.
+///
+/// The caller's options may name a parent pool, as those of `#[sqlx::test]` do: a pool takes the right to
+/// open a connection from its parent, and keeps it. The parent is replaced by a pool of this store, since
+/// `PoolOptions` cannot remove it. Otherwise the stores of many tests would take all connections of the
+/// parent.
 fn maker(pool: &PgPool, timeout: Duration) -> PgPool {
     let options = pool.options().clone();
     let most =
         options.get_max_connections().clamp(1, u32::try_from(CONNECTIONS + WAITING).unwrap_or(u32::MAX));
-    let options = options.max_connections(most).min_connections(0).acquire_timeout(timeout);
-    let options = options.idle_timeout(None).max_lifetime(None);
-    options.connect_lazy_with((*pool.connect_options()).clone())
+    let maker = |options: PgPoolOptions| {
+        let options = options.max_connections(most).min_connections(0).acquire_timeout(timeout);
+        let options = options.idle_timeout(None).max_lifetime(None);
+        options.connect_lazy_with((*pool.connect_options()).clone())
+    };
+    let parent = maker(PgPoolOptions::new());
+    // A pool is as fair as its parent.
+    maker(options.__fair(true).parent(parent))
 }
 
 impl Deref for Session {

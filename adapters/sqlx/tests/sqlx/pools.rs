@@ -81,7 +81,7 @@ async fn shared_pool_serves_all_calls_without_extra_connections() {
     }
     assert_eq!(store.list_all().await.unwrap().len(), 3);
     assert!(sessions(&admin).await <= 2);
-    assert!(store.remove(&name("s0")).await.unwrap());
+    assert!(store.remove(&name("s0"), None).await.unwrap());
 }
 
 /// A client ran BEGIN manually, and returned the connection.
@@ -131,7 +131,7 @@ async fn a_call_that_is_dropped_leaves_no_connection_half_used() {
         let first = ids(reserve(&store, "s", 1).await.unwrap().range).0;
         let then = ids(reserve(&store, "s", 1).await.unwrap().range).0;
         assert!(first < then, "{first} {then}");
-        store.remove(&name("s")).await.unwrap();
+        store.remove(&name("s"), None).await.unwrap();
     }
 }
 
@@ -192,6 +192,28 @@ async fn ids_are_unique_behind_a_pooler() {
     assert_eq!(drawn, (1..=6 * (25 * 3 + 13)).collect::<Vec<_>>());
     let through = PgPoolOptions::new().connect_lazy_with(options(&engine));
     assert!(sessions(&through).await <= 3, "there was no pooler in between");
+}
+
+/// Does what `#[sqlx::test]` does for tests in parallel: their pools share the connections of one parent.
+#[tokio::test]
+async fn stores_take_no_connections_of_a_parent_pool() {
+    let Some(engine) = server().await else { return };
+    let parent = PgPoolOptions::new().max_connections(20).connect_lazy_with(options(&engine));
+    let tests: Vec<_> = (0..25)
+        .map(|test| {
+            let child = PgPoolOptions::new().max_connections(5).parent(parent.clone());
+            let pool = child.connect_lazy_with(options(&engine));
+            tokio::spawn(async move {
+                let store = open(&pool).await;
+                assert_eq!(ids(reserve(&store, &format!("s{test}"), 1).await.unwrap().range), (1, 1));
+                (store, pool)
+            })
+        })
+        .collect();
+    let mut open = Vec::new();
+    for test in tests {
+        open.push(test.await.unwrap());
+    }
 }
 
 /// Does what `#[sqlx::test]` does at its end: closes the pool, and drops the database.

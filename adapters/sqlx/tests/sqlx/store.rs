@@ -9,6 +9,8 @@ use idmill_sqlx::idmill::ErrorKind;
 use idmill_sqlx::idmill::store::Store;
 use idmill_sqlx::postgres::{Keeps, PostgresOptions, PostgresStore};
 use idmill_testing::{eventually, holds};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 
 use crate::{admin, ids, open, options, patient, pool, request, reserve, server, sessions};
 
@@ -109,10 +111,28 @@ async fn failed_connection_reports_the_cause() {
     }
 }
 
+/// A subscriber of the program that ignores all events.
+struct Ignores;
+
+impl Subscriber for Ignores {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        false
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, _: &Event<'_>) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
 /// The write is committed on this server, but may be lost in a failover: the driver only logs the server's
-/// warning.
+/// warning, and the store reads the log of a program with a subscriber.
 #[tokio::test]
 async fn commit_with_cancelled_standby_wait_is_unknown() {
+    let _subscriber = tracing::subscriber::set_default(Ignores);
     let Some(engine) = server().await else { return };
     let (pool, admin) = (pool(&engine, 1), admin(&engine));
     let store = open(&pool).await;

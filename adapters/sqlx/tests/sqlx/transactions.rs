@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use idmill_sqlx::driver::{self as sqlx, Acquire, Connection, PgConnection};
-use idmill_sqlx::idmill::ErrorKind;
 use idmill_sqlx::idmill::store::{Bounds, Store};
+use idmill_sqlx::idmill::{Error, ErrorKind};
+use idmill_sqlx::into_sqlx;
 use idmill_sqlx::postgres::{InTransaction, ddl, next_in, reserve_in};
 
 use crate::{admin, ids, name, open, options, pool, reserve, server, until_waiting};
@@ -63,6 +64,13 @@ async fn a_refusal_leaves_the_transaction_as_it_was() {
     let elsewhere = InTransaction::<i64>::new("s").unwrap().table("missing").unwrap();
     let error = elsewhere.next(&mut tx).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    assert!(error.to_string().contains("(`Mode::Create`) creates it"), "{error}");
+    assert!(error.to_string().contains("restore it"), "{error}");
+    let error = into_sqlx(error);
+    let error = error.as_database_error().unwrap();
+    assert_eq!(error.code().as_deref(), Some("42P01"), "{error}");
+    let kind = error.source().and_then(|source| source.downcast_ref()).map(Error::kind);
+    assert_eq!(kind, Some(ErrorKind::NotFound), "{error}");
 }
 
 /// A clone in another schema would begin at the first ids again.

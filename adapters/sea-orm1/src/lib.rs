@@ -1,0 +1,1 @@
+../../sea-orm/src/lib.rs

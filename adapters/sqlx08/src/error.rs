@@ -1,0 +1,1 @@
+../../sqlx/src/error.rs
