@@ -1,4 +1,5 @@
-//! The format of `export` and `import`: one JSON object per line.
+//! The format of `export` and `import`: one JSON object per line. The last line has the number of the others,
+//! because a file that is cut off at the end of a line would look complete.
 //!
 //! Every number is a string of digits. JavaScript, older versions of jq and other programs hold numbers as
 //! doubles, and silently round numbers beyond 2^53. A `next` that was rounded down would repeat ids.
@@ -9,6 +10,8 @@ use idmill::SequenceName;
 use idmill::store::{Bounds, Identity, SequenceInfo};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
+
+use crate::output::compact;
 
 /// The version of the format. Other versions are rejected.
 const FORMAT: u64 = 1;
@@ -43,12 +46,26 @@ fn written(name: &str, next: Option<u64>, bounds: Bounds, identity: Option<Ident
         incarnation: identity.map(|identity| format!("{:016x}", identity.incarnation)),
         epoch: identity.map(|identity| Digits(identity.epoch)),
     };
-    serde_json::to_string(&line).expect("a sequence serializes to JSON") + "\n"
+    compact(&line) + "\n"
 }
 
 /// Returns the line of a sequence, with the line end.
 pub(crate) fn line(info: &SequenceInfo) -> String {
     written(&info.name, info.next, info.bounds, Some(info.identity))
+}
+
+/// The last line. Several files can be concatenated: this line counts the sequences since the previous one.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct End {
+    format: Digits,
+    sequences: Digits,
+}
+
+/// Returns the last line after this number of sequences, with the line end.
+pub(crate) fn end(sequences: u64) -> String {
+    let end = End { format: Digits(FORMAT), sequences: Digits(sequences) };
+    serde_json::to_string(&end).expect("two numbers serialize to JSON") + "\n"
 }
 
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Digits>, D::Error> {
@@ -64,6 +81,36 @@ pub(crate) struct Entry {
     pub(crate) reached: u128,
 }
 
+/// The content of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    Sequence(Entry),
+    /// The number of sequences on the lines before.
+    End(u64),
+}
+
+impl Content {
+    /// Parses a line.
+    ///
+    /// # Errors
+    /// Returns the reason as a sentence.
+    pub(crate) fn read(line: &str) -> Result<Self, String> {
+        if let Ok(end) = serde_json::from_str::<End>(line) {
+            return current(end.format).map(|()| Self::End(end.sequences.0));
+        }
+        let read: Line = serde_json::from_str(line).map_err(|error| said(&error))?;
+        current(read.format)?;
+        Entry::read(&read).map(Self::Sequence)
+    }
+}
+
+fn current(format: Digits) -> Result<(), String> {
+    match format.0 {
+        FORMAT => Ok(()),
+        other => Err(format!("`format` is {other}; this version reads {FORMAT}")),
+    }
+}
+
 impl Entry {
     /// Returns the line of this entry, with the line end.
     pub(crate) fn line(&self) -> String {
@@ -71,15 +118,7 @@ impl Entry {
         written(&self.name, next, self.bounds, None)
     }
 
-    /// Parses a line.
-    ///
-    /// # Errors
-    /// Returns the reason as a sentence.
-    pub(crate) fn read(line: &str) -> Result<Self, String> {
-        let read: Line = serde_json::from_str(line).map_err(|error| said(&error))?;
-        if read.format.0 != FORMAT {
-            return Err(format!("`format` is {}; this version reads {FORMAT}", read.format.0));
-        }
+    fn read(read: &Line) -> Result<Self, String> {
         let invalid = |error: idmill::Error| error.to_string().trim_start_matches("configure: ").to_owned();
         let name = SequenceName::new(&read.name).map_err(invalid)?;
         let bounds = Bounds::new(read.start.0, read.max.0).map_err(invalid)?;
@@ -151,12 +190,29 @@ mod tests {
 
     use super::*;
 
+    fn entry(line: &str) -> Result<Entry, String> {
+        match Content::read(line)? {
+            Content::Sequence(entry) => Ok(entry),
+            Content::End(sequences) => Err(format!("the end after {sequences}")),
+        }
+    }
+
+    #[test]
+    fn last_line_has_the_number_of_sequences() {
+        assert_eq!(end(u64::MAX), "{\"format\":\"1\",\"sequences\":\"18446744073709551615\"}\n");
+        for sequences in [0, 1, 11] {
+            assert_eq!(Content::read(end(sequences).trim_end()), Ok(Content::End(sequences)));
+        }
+        let other = Content::read(&end(1).replace("\"1\",", "\"2\","));
+        assert_eq!(other.unwrap_err(), "`format` is 2; this version reads 1");
+    }
+
     #[test]
     fn invalid_line_is_rejected_with_the_reason() {
         let good = r#"{"format":"1","name":"s","next":"5","start":"1","max":"9"}"#;
-        assert_eq!(Entry::read(good).unwrap().reached, 5);
-        assert_eq!(Entry::read(&good.replace("\"5\"", "5")).unwrap().reached, 5);
-        assert_eq!(Entry::read(&good.replace("\"5\"", "null")).unwrap().reached, 10);
+        assert_eq!(entry(good).unwrap().reached, 5);
+        assert_eq!(entry(&good.replace("\"5\"", "5")).unwrap().reached, 5);
+        assert_eq!(entry(&good.replace("\"5\"", "null")).unwrap().reached, 10);
         for (from, to, why) in [
             (r#""next":"5","#, "", "missing field `next`"),
             ("\"5\"", "\"0\"", "is not between start 1"),
@@ -172,7 +228,7 @@ mod tests {
             ("\"start\"", "\"strat\"", "unknown field `strat`"),
             ("}", "", "EOF"),
         ] {
-            let error = Entry::read(&good.replacen(from, to, 1)).unwrap_err();
+            let error = entry(&good.replacen(from, to, 1)).unwrap_err();
             assert!(error.contains(why) && !error.contains("line 1"), "{to}: {error}");
         }
     }
@@ -189,9 +245,9 @@ mod tests {
             let info = SequenceInfo::stored(name.clone(), next, bounds, Identity { incarnation: 7, epoch: 1 });
             let line = line(&info);
             prop_assert_eq!(line.matches('\n').count(), 1);
-            let read = Entry::read(line.trim_end_matches('\n')).unwrap();
+            let read = entry(line.trim_end_matches('\n')).unwrap();
             prop_assert_eq!(&read, &Entry { name, bounds, reached: info.reached() });
-            prop_assert_eq!(Entry::read(read.line().trim_end_matches('\n')).unwrap(), read);
+            prop_assert_eq!(entry(read.line().trim_end_matches('\n')).unwrap(), read);
         }
     }
 }

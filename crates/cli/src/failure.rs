@@ -6,9 +6,12 @@ use std::sync::OnceLock;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind as UsageKind};
 use idmill::{Error, ErrorKind, Operation, Status};
-use idmill_kit::{said, secrets};
+use idmill_kit::{is_invisible, said, secrets};
 use idmill_url::StoreUrl;
 use serde::Serialize;
+
+use crate::formatted::written;
+use crate::output::{self, compact, shown, tell};
 
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
@@ -34,6 +37,17 @@ mod exit {
 #[derive(Debug)]
 pub(crate) struct Failure(Box<Report>);
 
+/// The state that a signal leaves behind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopped {
+    /// The consequence, for the message.
+    pub(crate) so: &'static str,
+    /// Whether the command may have changed a store.
+    pub(crate) changes: bool,
+    /// Whether the command prints ids.
+    pub(crate) prints: bool,
+}
+
 /// The fields of the JSON form. The names and meanings of the fields are stable.
 #[derive(Debug, Default, Serialize)]
 struct Report {
@@ -46,7 +60,7 @@ struct Report {
     message: String,
     causes: Vec<String>,
     hint: Option<String>,
-    /// Number of ids that were printed; `null` or 0 if none were printed.
+    /// Number of ids that `next` printed; `null` or 0 if none were printed.
     printed: Option<u64>,
 }
 
@@ -97,9 +111,11 @@ impl Failure {
         Self::permanent("interrupted", exit_code, how.to_owned())
     }
 
-    /// Appends the consequence to the message.
-    pub(crate) fn so(mut self, consequence: &str) -> Self {
-        self.0.message = format!("{}; {consequence}", self.0.message);
+    /// Adds the state that a signal has left behind.
+    pub(crate) fn so(mut self, stopped: Stopped) -> Self {
+        self.0.message = format!("{}; {}", self.0.message, stopped.so);
+        self.0.status = if stopped.changes { Status::Unknown } else { Status::Transient }.as_str();
+        self.0.printed = stopped.prints.then(written);
         self
     }
 
@@ -119,7 +135,7 @@ impl Failure {
     }
 
     /// Returns the message, without causes and hints.
-    #[cfg(feature = "serve")]
+    #[cfg(any(feature = "serve", test))]
     pub(crate) fn message(&self) -> &str {
         &self.0.message
     }
@@ -158,8 +174,7 @@ impl Failure {
 
     fn told(&self, json: bool) -> ExitCode {
         if json {
-            let report = serde_json::to_string(&self.0).expect("a report serializes to JSON");
-            eprintln!("{{\"error\":{report}}}");
+            tell("", &format!("{{\"error\":{}}}", compact(&self.0)));
         } else {
             self.print();
         }
@@ -169,19 +184,20 @@ impl Failure {
     /// Adds the flags of this run to each command that the failure prints.
     fn placed(mut self) -> Self {
         let report = &mut self.0;
-        report.message = placed(&report.message);
-        report.causes = report.causes.iter().map(|cause| placed(cause)).collect();
-        report.hint = report.hint.as_deref().map(placed);
+        let flags = PLACE.get().map_or("", String::as_str);
+        report.message = placed(&report.message, flags);
+        report.causes = report.causes.iter().map(|cause| placed(cause, flags)).collect();
+        report.hint = report.hint.as_deref().map(|hint| placed(hint, flags));
         self
     }
 
     fn print(&self) {
-        anstream::eprintln!("\x1b[1;31merror:\x1b[0m {}", self.0.message);
+        output::error(&self.0.message);
         for cause in &self.0.causes {
-            anstream::eprintln!("  caused by: {cause}");
+            tell("  caused by: ", cause);
         }
         if let Some(hint) = &self.0.hint {
-            anstream::eprintln!("\x1b[1;36mhint:\x1b[0m {hint}");
+            tell("\x1b[1;36mhint:\x1b[0m ", hint);
         }
     }
 }
@@ -270,8 +286,7 @@ pub(crate) fn set_place(flags: String) {
 }
 
 /// Adds the flags to each command in backticks, so that it acts on the same store when it is copied.
-fn placed(text: &str) -> String {
-    let flags = PLACE.get().map_or("", String::as_str);
+fn placed(text: &str, flags: &str) -> String {
     let mut parts: Vec<_> = text.split('`').map(str::to_owned).collect();
     // A part with an odd number is between two backticks.
     let last = parts.len() - 1;
@@ -290,13 +305,30 @@ fn placed(text: &str) -> String {
 /// The commands that act on a store.
 const PLACED: [&str; 9] = ["next", "create", "list", "show", "set", "revoke", "remove", "doctor", "export"];
 
-/// Quotes a sequence name for a shell.
+/// Quotes a sequence name for a shell. `printf` prints invisible characters, since a copied name would lose
+/// them.
 pub(crate) fn quoted(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+,".contains(c);
     if name.chars().all(plain) && !name.starts_with('-') {
         name.to_owned()
+    } else if name.contains(is_invisible) {
+        format!("\"$(printf '{}')\"", name.chars().map(printf).collect::<String>())
     } else {
         format!("'{}'", name.replace('\'', r"'\''"))
+    }
+}
+
+/// Returns the character as in a single-quoted format of `printf`.
+fn printf(c: char) -> String {
+    match c {
+        '%' => "%%".to_owned(),
+        '\\' => r"\\".to_owned(),
+        '\'' => r"'\''".to_owned(),
+        c if is_invisible(c) => {
+            let bytes: Vec<_> = String::from(c).bytes().map(|byte| format!("\\{byte:03o}")).collect();
+            bytes.concat()
+        }
+        c => c.to_string(),
     }
 }
 
@@ -327,12 +359,13 @@ pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
     if let Some(tip) = tip {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
-    let (text, shown) = (error.to_string(), redacted(&error.to_string()));
-    if asked || shown == text {
+    let text = error.to_string();
+    let safe = shown(&redacted(&text));
+    if asked || safe == text {
         // Ignore the error, which means that the reader closed the stream.
         let _ = error.print();
     } else {
-        eprint!("{shown}");
+        tell("", safe.trim_end_matches('\n'));
     }
     if asked { ExitCode::SUCCESS } else { ExitCode::from(exit::USAGE) }
 }
@@ -367,22 +400,4 @@ fn tip(error: &clap::Error) -> Option<String> {
 
 // The tests need URLs of two stores.
 #[cfg(all(test, feature = "full"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn deadline_error_names_the_store_without_its_password() {
-        let url = idmill_any::parse("datastore://p?emulator=127.0.0.1:7&timeout=1s").unwrap();
-        let late = Failure::from(Error::from(ErrorKind::Deadline)).of_store(&url);
-        assert!(late.0.message.contains("127.0.0.1:7"), "{}", late.0.message);
-        let url = idmill_any::parse("postgres://u:hunter2@127.0.0.1:7/ids").unwrap();
-        let late = Failure::from(Error::from(ErrorKind::Deadline)).of_store(&url);
-        assert!(!late.0.message.contains("hunter2"), "{}", late.0.message);
-        let other = Failure::from(Error::from(ErrorKind::Exhausted)).of_store(&url);
-        assert!(
-            !other.0.message.contains("127.0.0.1"),
-            "only a timeout names the store: {}",
-            other.0.message
-        );
-    }
-}
+mod tests;

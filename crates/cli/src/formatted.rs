@@ -1,6 +1,7 @@
 //! Prints ids as lines on stdout, optionally in a format.
 
-use std::io::{self, BufRead, BufReader, StdoutLock, Write, stdin, stdout};
+use std::io::{self, BufReader, StdoutLock, Write, stdin, stdout};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use idmill::{IdRange, Ranges};
 use idmill_codec::Format;
@@ -8,12 +9,22 @@ use serde::Serialize;
 
 use crate::args::{self, Decode, Encode, Global};
 use crate::failure::{Failure, Outcome};
+use crate::input::next_line;
+use crate::output::compact;
 
 /// Maximum size of a write. A pipe takes this many bytes atomically (`PIPE_BUF`), so a killed process has
 /// written only whole lines.
 const AT_ONCE: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
 /// The digits of 2^64 - 1 and the line end.
 const LONGEST_LINE: usize = 21;
+
+/// The number of lines that this process has written to stdout.
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the number of ids that this process has written to stdout.
+pub(crate) fn written() -> u64 {
+    WRITTEN.load(Ordering::Relaxed)
+}
 
 /// A line of JSON.
 #[derive(Serialize)]
@@ -79,10 +90,7 @@ impl Shown {
         match self {
             Self::Id => write!(line, "{id}").expect("a write to memory succeeds"),
             Self::Text => line.extend_from_slice(text.as_bytes()),
-            Self::Both => {
-                serde_json::to_writer(&mut *line, &Both { id, text })
-                    .expect("these values serialize to JSON");
-            }
+            Self::Both => line.extend_from_slice(compact(&Both { id, text }).as_bytes()),
         }
         line.push(b'\n');
     }
@@ -135,18 +143,15 @@ fn for_each<T>(
     read: impl Fn(&str) -> Outcome<T>,
     mut write: impl FnMut(T, &mut Out<'_>) -> Outcome,
 ) -> Outcome {
-    // Reads and writes may stall, which must not block the thread that handles signals.
-    tokio::task::block_in_place(|| {
-        let mut lines = Lines::new(stdout().lock());
-        let outcome = if given.is_empty() {
-            from_stdin(&mut lines, read, write)
-        } else {
-            given.into_iter().try_for_each(|one| write(one, &mut lines))
-        };
-        // If a line failed, the lines before it are still flushed.
-        let flushed = lines.flush().map_err(unwritten);
-        outcome.and(flushed)
-    })
+    let mut lines = Lines::new(stdout().lock());
+    let outcome = if given.is_empty() {
+        from_stdin(&mut lines, read, write)
+    } else {
+        given.into_iter().try_for_each(|one| write(one, &mut lines))
+    };
+    // If a line failed, the lines before it are still flushed.
+    let flushed = lines.flush().map_err(unwritten);
+    outcome.and(flushed)
 }
 
 fn from_stdin<'a, T>(
@@ -160,14 +165,9 @@ fn from_stdin<'a, T>(
         if input.buffer().is_empty() {
             lines.flush().map_err(unwritten)?;
         }
-        let mut text = String::new();
-        let got = input.read_line(&mut text);
         let unread = |error| Failure::io(&format!("line {number} of stdin cannot be read"), &error);
-        if got.map_err(unread)? == 0 {
-            break;
-        }
-        let text = text.trim_end_matches(['\n', '\r']);
-        let wrote = read(text).and_then(|one| write(one, lines));
+        let Some(text) = next_line(&mut input).map_err(unread)? else { break };
+        let wrote = read(&text).and_then(|one| write(one, lines));
         wrote.map_err(|failure| failure.at(&format!("line {number} of stdin")))?;
     }
     Ok(())
@@ -222,6 +222,7 @@ impl<W: Write> Lines<W> {
         let lines = std::mem::take(&mut self.buffered);
         outcome?;
         self.written += lines;
+        WRITTEN.fetch_add(lines, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -8,11 +8,14 @@
 //! }
 //! ```
 
+#![warn(clippy::print_stdout, clippy::print_stderr)] // they panic if the stream cannot be written
+
 mod args;
 mod commands;
 mod exported;
 mod failure;
 mod formatted;
+mod input;
 mod logging;
 mod measuring;
 mod opening;
@@ -27,7 +30,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use idmill_kit::Scheme;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Mutex;
 
 use crate::args::Cli;
@@ -49,22 +52,26 @@ pub(crate) async fn unbroken<T>(work: impl Future<Output = T>) -> T {
 
 /// Runs the command with the arguments of this process. Supports the compiled-in stores and `stores`.
 pub fn main(stores: &[Scheme]) -> ExitCode {
-    let mut cli = match Cli::read() {
+    let schemes = idmill_any::schemes().clone().with(stores);
+    let mut cli = match Cli::read(schemes.as_ref().unwrap_or(idmill_any::schemes())) {
         Ok(cli) => cli,
         Err(error) => return failure::usage(error),
     };
     let json = cli.global.json;
+    output::set_quiet(cli.global.quiet);
     if !cli.command.serves() {
         logging::start(&cli.global);
     }
-    let schemes = idmill_any::schemes().clone().with(stores).map_err(Failure::from);
-    let outcome = schemes.and_then(|schemes| {
+    let outcome = schemes.map_err(Failure::from).and_then(|schemes| {
         cli.global.schemes = schemes;
         failure::set_place(opening::flags(&cli.global));
-        let runtime = runtime(cli.command.serves())?;
-        let outcome = runtime.block_on(until_done_or_told(cli));
+        // The main thread handles signals in a runtime of its own, so that the command may block its workers,
+        // as in a read of stdin or a write to a stalled pipe.
+        let main = built(&mut Builder::new_current_thread())?;
+        let workers = workers(cli.command.serves())?;
+        let outcome = main.block_on(until_done_or_told(cli, workers.handle()));
         // Do not wait for a busy database, because its answer is no longer needed.
-        runtime.shutdown_background();
+        workers.shutdown_background();
         outcome
     });
     match outcome {
@@ -73,33 +80,35 @@ pub fn main(stores: &[Scheme]) -> ExitCode {
     }
 }
 
-/// Creates the runtime. A command that is not a server needs only one worker. The main thread handles
-/// signals while the worker is blocked in a write.
-fn runtime(serves: bool) -> Outcome<Runtime> {
-    let mut runtime = Builder::new_multi_thread();
+/// Creates the runtime of the command. A command that is not a server needs only one worker.
+fn workers(serves: bool) -> Outcome<Runtime> {
+    let mut workers = Builder::new_multi_thread();
     if !serves {
-        runtime.worker_threads(1);
+        workers.worker_threads(1);
     }
-    let runtime = runtime.enable_all().build();
-    runtime.map_err(|error| Failure::io("threads cannot be started", &error))
+    built(&mut workers)
 }
 
-async fn until_done_or_told(cli: Cli) -> Outcome {
-    let (ends_itself, so) = (cli.command.ends_by_signal(), cli.command.when_stopped());
-    let mut command = tokio::spawn(commands::run(cli));
+fn built(runtime: &mut Builder) -> Outcome<Runtime> {
+    runtime.enable_all().build().map_err(|error| Failure::io("threads cannot be started", &error))
+}
+
+async fn until_done_or_told(cli: Cli, workers: &Handle) -> Outcome {
+    let (handles_signals, so) = (cli.command.serves(), cli.command.when_stopped());
+    let mut command = workers.spawn(commands::run(cli));
     let stopped = tokio::select! {
         outcome = &mut command => {
             return outcome.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
         }
-        // Do not use `, if !ends_itself`: `select!` would still call `signalled`, whose handlers would
+        // Do not use `, if !handles_signals`: `select!` would still call `signalled`, whose handlers would
         // swallow the signals.
-        stopped = async { if ends_itself { pending().await } else { signalled().await } } => stopped,
+        stopped = async { if handles_signals { pending().await } else { signalled().await } } => stopped,
     };
     let _unbroken = tokio::time::timeout(UNBROKEN, WRITING.lock()).await;
     command.abort();
     // The process then ends, even if the command has not ended.
     let _ = tokio::time::timeout(GRACE, command).await;
-    Err(stopped.so(so))
+    commands::last_verdict().unwrap_or_else(|| Err(stopped.so(so)))
 }
 
 /// Waits for a signal to end the process. The handler is installed by this call, not by the first poll.

@@ -11,19 +11,30 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::Global;
+use crate::output::{compact, shown};
 
 /// Starts the log of a command. By default, it shows only errors after which the library continues, such as a
 /// store that went back in time, and whether a witness was created.
 pub(crate) fn start(global: &Global) {
     let level = level(global, LevelFilter::ERROR);
-    let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(std::io::stderr);
+    // By default, a failed write would be reported with `eprintln!`, which panics.
+    let lines = tracing_subscriber::fmt::layer().log_internal_errors(false);
+    let lines = lines.with_ansi(false).with_writer(std::io::stderr);
     let lines = match (global.verbose, global.json) {
         (0, json) => lines.event_format(Warning { json }).boxed(),
         (_, true) => lines.json().boxed(),
         (_, false) => lines.boxed(),
     };
-    let shown = Targets::new().with_default(level).with_target("idmill_url", level.max(LevelFilter::WARN));
-    tracing_subscriber::registry().with(lines.with_filter(shown)).init();
+    tracing_subscriber::registry().with(lines.with_filter(targets(level))).init();
+}
+
+/// Selects the lines of idmill's crates at this level, and only the warnings of other crates.
+fn targets(level: LevelFilter) -> Targets {
+    let others = level.min(LevelFilter::WARN);
+    Targets::new()
+        .with_default(others)
+        .with_target("idmill", level)
+        .with_target("idmill_url", level.max(LevelFilter::WARN))
 }
 
 fn level(global: &Global, quiet: LevelFilter) -> LevelFilter {
@@ -46,7 +57,7 @@ where
     let lines = if is_json { lines.json().boxed() } else { lines.boxed() };
     tracing_subscriber::registry()
         .with(spans)
-        .with(lines.with_filter(level(global, LevelFilter::INFO)))
+        .with(lines.with_filter(targets(level(global, LevelFilter::INFO))))
         .init();
     log
 }
@@ -114,9 +125,26 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>, N: for<'a> FormatFields<'a> + 'stat
         let mut text = String::new();
         context.format_fields(Writer::new(&mut text), event)?;
         if self.json {
-            writeln!(writer, "{}", serde_json::json!({ "warning": text }))
+            writeln!(writer, "{}", compact(&serde_json::json!({ "warning": text })))
         } else {
-            writeln!(writer, "warning: {text}")
+            writeln!(writer, "warning: {}", shown(&text))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn verbose_log_has_only_targets_of_idmill() {
+        let targets = targets(LevelFilter::DEBUG);
+        assert!(targets.would_enable("idmill::sequence", &Level::DEBUG));
+        assert!(targets.would_enable("idmill_sqlite", &Level::DEBUG));
+        assert!(targets.would_enable("h2::codec", &Level::WARN));
+        assert!(!targets.would_enable("h2::codec", &Level::DEBUG));
+        assert!(!self::targets(LevelFilter::ERROR).would_enable("h2", &Level::WARN));
     }
 }

@@ -177,3 +177,57 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
 pub(crate) fn millis(nanos: u64) -> f64 {
     nanos as f64 / 1e6
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_converted_between_their_units() {
+        assert_eq!((nanos(Duration::from_millis(2)), nanos(Duration::MAX)), (2_000_000, u64::MAX));
+        assert_eq!((millis(2_500_000), millis(1)), (2.5, 0.000_001));
+        assert_eq!([0.0, 0.5, 1.0, 7.0].map(steps), [0, 500, 1000, 1000]);
+    }
+
+    #[test]
+    fn thread_is_done_at_its_goal() {
+        let (since, hour) = (Instant::now(), Duration::from_secs(3600));
+        let counted = Measurement::new(1, Some(4), Duration::ZERO);
+        assert_eq!([3, 4, 5].map(|made| counted.is_done(made, since)), [false, true, true]);
+        assert_eq!(counted.progress.load(Ordering::Relaxed), 1000);
+        let timed = Measurement::new(1, None, hour);
+        assert!(!timed.is_done(u64::MAX, since));
+    }
+
+    #[test]
+    fn threads_are_timed_until_the_slowest_ends() {
+        let plan = Measurement::new(3, Some(1), Duration::ZERO);
+        let next = AtomicU64::new(0);
+        let (mut made, took) = plan
+            .on_threads(
+                || Ok(next.fetch_add(1, Ordering::Relaxed)),
+                |number, since| {
+                    thread::sleep(Duration::from_millis(10 * number));
+                    Ok((number, since.elapsed()))
+                },
+            )
+            .unwrap();
+        made.sort_unstable();
+        assert_eq!(made.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2]);
+        assert!(made.iter().all(|(_, elapsed)| *elapsed <= took) && took >= Duration::from_millis(20));
+        let failed = plan.on_threads(|| Ok(()), |(), _| Err::<(), _>(idmill::ErrorKind::Denied.into()));
+        assert_eq!(failed.unwrap_err().kind(), idmill::ErrorKind::Denied);
+    }
+
+    #[tokio::test]
+    async fn counts_are_those_of_the_allocator() {
+        let sequences = idmill::Sequences::new(idmill::store::MemoryStore::new()).unwrap();
+        let ids = sequences.sequence::<u64>("s").step(10).watermark(0).lazy().unwrap();
+        for _ in 0..13 {
+            ids.next().await.unwrap();
+        }
+        let counts = Counts::of(&ids.snapshot());
+        assert_eq!(counts.cells(), ["2", "2", "0", "7"]);
+        assert_eq!(Counts::default().cells(), ["-"; 4]);
+    }
+}

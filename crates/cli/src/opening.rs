@@ -4,13 +4,13 @@ use std::path::absolute;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::Error;
 use idmill::store::{Durability, Store};
+use idmill::{Error, SequenceName};
 use idmill_sqlite::SqliteOptions;
 use idmill_url::StoreUrl;
 use tempfile::TempDir;
 
-use crate::args::Global;
+use crate::args::{Global, boolean, of_sequence};
 use crate::failure::{Failure, Outcome, quoted};
 use crate::retrying::{Effect, Retrying, after, retry, until};
 use crate::{output, suggest};
@@ -18,6 +18,7 @@ use crate::{output, suggest};
 const VARIABLE: &str = "IDMILL_STORE";
 const GUARD: &str = "IDMILL_GUARD";
 const EXISTING: &str = "IDMILL_EXISTING";
+const CHECK: &str = "IDMILL_CHECK";
 const DEFAULT: &str = "sqlite:idmill.db";
 
 /// Opens the store for a command that draws ids or creates a sequence. A missing store is created, and a note
@@ -45,22 +46,18 @@ pub(crate) async fn existing_sequences(global: &Global, within: Duration) -> Out
 }
 
 /// Opens the store for a command that checks it, and reports each error.
-pub(crate) async fn unretried(global: &Global) -> Outcome<Arc<dyn Store>> {
+pub(crate) async fn unretried(global: &Global, within: Duration) -> Outcome<Arc<dyn Store>> {
     let url = url(global)?.existing();
-    must_last(&url, url.connect().await?)
+    must_last(&url, url.connect_within(within).await?)
 }
 
 /// Returns whether sequences must exist: from the flag, or else from the environment.
 pub(crate) fn requires_existing(flag: bool) -> Outcome<bool> {
-    let value = std::env::var_os(EXISTING).unwrap_or_default();
-    match value.to_str().map(str::trim) {
-        _ if flag => Ok(true),
-        Some("" | "0" | "no" | "false") => Ok(false),
-        Some("1" | "yes" | "true") => Ok(true),
-        _ => {
-            Err(Failure::usage(format!("`{EXISTING}={}` is unknown; use `true` or `false`", value.display())))
-        }
-    }
+    let Some(value) = std::env::var_os(EXISTING).filter(|_| !flag) else { return Ok(flag) };
+    let read = value.to_str().ok_or_else(String::new).and_then(boolean);
+    read.map_err(|_| {
+        Failure::usage(format!("`{EXISTING}={}` is unknown; use `true` or `false`", value.display()))
+    })
 }
 
 /// A store for measurements.
@@ -114,6 +111,18 @@ pub(crate) fn url(global: &Global) -> Outcome<StoreUrl> {
     })
 }
 
+/// Returns the columns of `--check`, or else of the environment, which has one on each line.
+pub(crate) fn columns(flags: &[(SequenceName, String)]) -> Outcome<Vec<(SequenceName, String)>> {
+    if !flags.is_empty() {
+        return Ok(flags.to_vec());
+    }
+    let lines = |text: &str| {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        lines.map(|line| of_sequence(line).map_err(Failure::usage)).collect()
+    };
+    Ok(by_environment(CHECK, lines)?.unwrap_or_default())
+}
+
 /// Returns `global` with the store and the witness of a file, unless a flag or the environment sets them.
 #[cfg(feature = "serve")]
 pub(crate) fn with(global: &Global, store: Option<String>, guard: Option<String>) -> Global {
@@ -164,14 +173,14 @@ async fn creating(
     Ok(store)
 }
 
-/// Opens a store, and returns it with retries of its calls: each within the time that is left.
+/// Opens a store, and returns it with retries of its calls: the first within the time that is left.
 async fn retried(global: &Global, url: &StoreUrl, within: Duration) -> Outcome<Arc<dyn Store>> {
     let end = after(within);
     let report = |error: &Error| {
         output::note(global.json, &format!("the store is unreachable; retrying for {within:?}: {error}"));
     };
     let store = lasting(url, within, report).await?;
-    Ok(Retrying::of(store, until(end)))
+    Ok(Retrying::of(store, within, end))
 }
 
 async fn lasting(url: &StoreUrl, within: Duration, report: impl FnOnce(&Error)) -> Outcome<Arc<dyn Store>> {
@@ -205,4 +214,89 @@ pub(crate) fn flags(global: &Global) -> String {
         url.map(|url| format!(" --{name} {}", quoted(&url))).unwrap_or_default()
     };
     flag("store", store) + &flag("guard", guard)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use idmill::store::{Capabilities, MemoryStore};
+    use idmill_testing::hooked::{Hooked, Hooks};
+
+    use super::*;
+    use crate::args::Cli;
+
+    fn global(flags: &[&str]) -> Global {
+        let global = Cli::parse_from([&["idmill", "list"], flags].concat()).global;
+        Global { schemes: idmill_any::schemes().clone(), ..global }
+    }
+
+    /// A store that claims to keep its sequences.
+    #[derive(Debug)]
+    struct Lasting(MemoryStore);
+
+    impl Hooks for Lasting {
+        fn inner(&self) -> &dyn Store {
+            &self.0
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            Capabilities::new(Durability::Disk)
+        }
+    }
+
+    #[test]
+    fn only_memory_that_ends_with_the_process_is_refused() {
+        let schemes = global(&[]).schemes;
+        let [memory, server] = ["memory:", "sqlite:ids.db"].map(|url| schemes.parse(url).unwrap());
+        let (ends, lasts) = (Arc::new(MemoryStore::new()), Arc::new(Hooked(Lasting(MemoryStore::new()))));
+        assert!(must_last(&server, ends.clone()).is_ok());
+        assert!(must_last(&memory, lasts.clone()).is_ok() && must_last(&server, lasts).is_ok());
+        let refused = must_last(&memory, ends).err().unwrap();
+        let message =
+            "memory: loses its sequences when this process ends: the next process would repeat every id";
+        assert_eq!(refused.message(), message);
+    }
+
+    #[test]
+    fn flags_of_a_command_are_printed_for_a_shell() {
+        let none = global(&[]);
+        let store = global(&["--store", "sqlite:a b.db"]);
+        let guard = global(&["--guard", "file:it's"]);
+        let both = global(&["--store", "sqlite:ids.db?table=t", "--guard", "file:w"]);
+        let wrong = global(&["--store", "nonsense", "--guard", "nonsense"]);
+        assert_eq!(
+            [none, store, guard, both, wrong].map(|global| flags(&global)),
+            [
+                "",
+                " --store sqlite:a%20b.db",
+                r" --guard 'file:it'\''s'",
+                " --store 'sqlite:ids.db?table=t' --guard file:w",
+                "",
+            ]
+        );
+    }
+
+    #[test]
+    fn given_columns_are_taken_as_they_are() {
+        let given = [("s".parse().unwrap(), "sqlite:a.db?column=t.id".to_owned())];
+        assert_eq!(columns(&given).unwrap(), given);
+    }
+
+    #[tokio::test]
+    async fn description_of_a_measured_store_names_it() {
+        let named = Measured::open(&global(&["--store", "memory:"]), "seq").await.unwrap();
+        assert_eq!(
+            named.description,
+            "measuring with the sequence `seq` of memory:; the sequence is not removed"
+        );
+        assert_eq!((named.given.as_str(), named.url.scheme()), ("memory:", "memory"));
+        let temporary = Measured::open(&global(&[]), "seq").await.unwrap();
+        let description =
+            format!("measuring in {}, a temporary store; `--store` selects another", temporary.url);
+        assert_eq!(temporary.description, description);
+        let directory = temporary.url.file().unwrap().parent().unwrap().to_owned();
+        assert!(temporary.given.contains(directory.to_str().unwrap()) && directory.exists());
+        drop(temporary);
+        assert!(!directory.exists());
+    }
 }

@@ -3,11 +3,13 @@
 use std::io::{self, IsTerminal, Write};
 use std::iter;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
 use humantime::format_duration;
 use idmill::store::SequenceInfo;
+use idmill_kit::{is_invisible, visible};
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -61,12 +63,6 @@ impl Sequence {
             self.epoch.to_string(),
         ]
     }
-}
-
-/// Returns the name with invisible characters as escapes, such as `\u{202e}`, which reverses the rest of a
-/// line.
-fn visible(name: &str) -> String {
-    name.escape_debug().to_string().replace("\\'", "'").replace("\\\"", "\"")
 }
 
 /// Formats two decimals. 0 % and 100 % appear only if `value` is exactly 0 or 100.
@@ -203,16 +199,43 @@ pub(crate) fn render(table: &Table) -> String {
     lines.collect()
 }
 
+/// Escapes the invisible characters of a text, except line ends and tabs.
+pub(crate) fn shown(text: &str) -> String {
+    let shown = |c: char| if is_layout(c) { String::from(c) } else { visible(c.encode_utf8(&mut [0; 4])) };
+    text.chars().map(shown).collect()
+}
+
+fn is_layout(c: char) -> bool {
+    matches!(c, '\n' | '\t')
+}
+
+/// Escapes the invisible characters in the strings of a JSON document, which keep their values.
+fn escaped_json(json: String) -> String {
+    let escape = |c: char| is_invisible(c) && c != '\n';
+    if !json.contains(escape) {
+        return json;
+    }
+    let units = |c: char| -> Vec<_> {
+        c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+    };
+    json.chars().map(|c| if escape(c) { units(c).concat() } else { String::from(c) }).collect()
+}
+
 /// Writes a part of a result. Fails if the reader has closed stdout.
 pub(crate) fn write(text: &str) -> Outcome {
     let mut out = io::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let written = out.write_all(shown(text).as_bytes()).and_then(|()| out.flush());
     written.map_err(|error| Failure::of_stdout("the result", &error))
 }
 
 /// Prints a result.
 pub(crate) fn print(text: &str) -> Outcome {
-    match write(text) {
+    unless_left(write(text))
+}
+
+/// Ignores that the reader closed stdout.
+pub(crate) fn unless_left(outcome: Outcome) -> Outcome {
+    match outcome {
         Err(failure) if failure.is_left() => Ok(()),
         outcome => outcome,
     }
@@ -226,7 +249,12 @@ pub(crate) fn write_file(file: &Path, text: &str) -> Outcome {
 
 /// Formats a result as one JSON document.
 pub(crate) fn json(value: &impl Serialize) -> String {
-    serde_json::to_string_pretty(value).expect("these values serialize to JSON")
+    escaped_json(serde_json::to_string_pretty(value).expect("these values serialize to JSON"))
+}
+
+/// Formats a value as JSON in one line.
+pub(crate) fn compact(value: &impl Serialize) -> String {
+    escaped_json(serde_json::to_string(value).expect("these values serialize to JSON"))
 }
 
 /// Prints a result as one JSON document.
@@ -241,7 +269,17 @@ pub(crate) fn result<T: Serialize>(json: bool, value: &T, human: impl FnOnce(&T)
 
 /// Prints one line of a result in JSON Lines.
 pub(crate) fn print_line(value: &impl Serialize) -> Outcome {
-    print(&(serde_json::to_string(value).expect("these values serialize to JSON") + "\n"))
+    print(&line(value))
+}
+
+/// Writes one line of a result in JSON Lines. Fails if the reader has closed stdout.
+pub(crate) fn write_line(value: &impl Serialize) -> Outcome {
+    write(&line(value))
+}
+
+/// Formats one line of JSON Lines.
+pub(crate) fn line(value: &impl Serialize) -> String {
+    compact(value) + "\n"
 }
 
 /// Formats an optional value; `-` for `None`.
@@ -303,98 +341,36 @@ pub(crate) fn progress(len: u64, style: &str) -> ProgressBar {
     ProgressBar::new(len).with_style(ProgressStyle::with_template(style).expect("a fixed template"))
 }
 
+/// Whether notes are left out.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Sets whether notes are left out.
+pub(crate) fn set_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+}
+
 /// Prints a note on stderr.
 pub(crate) fn note(json: bool, text: &str) {
-    if json {
-        eprintln!("{}", serde_json::json!({ "note": text }));
-    } else {
-        eprintln!("note: {text}");
+    if QUIET.load(Ordering::Relaxed) {
+        return;
     }
+    if json {
+        tell("", &compact(&serde_json::json!({ "note": text })));
+    } else {
+        tell("note: ", text);
+    }
+}
+
+/// Writes a line to stderr: a label, with its style if stderr shows styles, and a text. Ignores errors, such
+/// as a full disk: no command may end or lose ids because its notes cannot be written.
+pub(crate) fn tell(label: &str, text: &str) {
+    let _ = anstream::stderr().lock().write_all(format!("{label}{}\n", shown(text)).as_bytes());
+}
+
+/// Writes an error to stderr.
+pub(crate) fn error(text: &str) {
+    tell("\x1b[1;31merror:\x1b[0m ", text);
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sheet_is_printed_as_text_or_markdown() {
-        let row = vec!["async".to_owned(), "7".to_owned()];
-        let sheet = Sheet::of(&["MODE", "VALUES/S"], [row].into_iter());
-        assert_eq!(sheet.text(), "MODE   VALUES/S\nasync         7\n");
-        assert_eq!(sheet.markdown(), "| mode | values/s |\n|---|---:|\n| async | 7 |\n");
-    }
-
-    #[test]
-    fn table_in_parts_keeps_its_column_widths() {
-        let one = |name: &str| Sequence {
-            name: name.to_owned(),
-            next: Some(1),
-            start: 1,
-            max: 9,
-            remaining: 9,
-            used_percent: 0.0,
-            incarnation: "0000000000000001".to_owned(),
-            epoch: 0,
-        };
-        let mut table = SequenceTable::new(true);
-        let first = table.rows(&[one("a-long-name")]);
-        let second = table.rows(&[one("b")]);
-        let at = |text: &str, line: usize| text.lines().nth(line).unwrap().find("0000").unwrap();
-        assert_eq!((first.lines().count(), second.lines().count()), (2, 1), "{first}{second}");
-        assert_eq!(at(&first, 1), at(&second, 0), "{first}{second}");
-        assert_eq!(table.rows(&[]), "");
-        assert_eq!(SequenceTable::new(false).rows(&[]).lines().count(), 1, "the headings of nothing");
-    }
-
-    #[test]
-    fn numbers_are_grouped_by_thousands() {
-        for (value, text) in
-            [(0, "0"), (999, "999"), (1000, "1_000"), (u64::MAX, "18_446_744_073_709_551_615")]
-        {
-            assert_eq!(grouped(value), text);
-        }
-    }
-
-    #[test]
-    fn invisible_characters_of_names_are_escaped() {
-        for name in ["orders", "größe 1", "it's \"x\"", "строка", "注文"] {
-            assert_eq!(visible(name), name);
-        }
-        assert_eq!(visible("a\u{202e}b\u{200b}"), "a\\u{202e}b\\u{200b}");
-    }
-
-    #[test]
-    fn settings_are_printed_as_rust_code() {
-        let of = |budget: Duration| {
-            settings(&Workload { rate: 1.0, latency: budget, outage_budget: budget, max_buffered: 12_345 })
-        };
-        assert_eq!(
-            of(Duration::from_secs(5000)),
-            ".outage_budget(Duration::from_secs(5_000)).max_buffered(12_345)"
-        );
-        assert_eq!(
-            of(Duration::from_millis(71_200)),
-            ".outage_budget(Duration::from_millis(71_200)).max_buffered(12_345)"
-        );
-        assert_eq!(
-            of(Duration::from_micros(1_500)),
-            ".outage_budget(Duration::from_millis(2)).max_buffered(12_345)"
-        );
-        let workload = Workload {
-            rate: 1.0,
-            latency: Duration::ZERO,
-            outage_budget: Duration::from_millis(71_200),
-            max_buffered: 12_345,
-        };
-        assert_eq!(flags(&workload), "--outage-budget 1m11s200ms --max-buffered 12345");
-    }
-
-    #[test]
-    fn percentage_is_0_or_100_only_if_exact() {
-        for (value, text) in
-            [(0.0, "0 %"), (0.001, "< 0.01 %"), (12.345, "12.35 %"), (99.999, "> 99.99 %"), (100.0, "100 %")]
-        {
-            assert_eq!(percent(value), text);
-        }
-    }
-}
+mod tests;

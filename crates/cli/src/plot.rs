@@ -255,20 +255,23 @@ mod tests {
 
     #[test]
     fn line_chart_has_its_lines_and_a_dark_style() {
-        let line = |name: &str| Line { name: name.to_owned(), points: vec![(0.0, 1.0), (1.0, 100.0)] };
-        for log in [false, true] {
+        let line = |name: &str| Line { name: name.to_owned(), points: vec![(1.0, 1.0), (4.0, 100.0)] };
+        for (log, drawn) in
+            [(false, include_str!("golden/lines.svg")), (true, include_str!("golden/lines-log.svg"))]
+        {
             let plot = Plot {
                 title: "T".to_owned(),
                 x: "x".to_owned(),
                 y: "y".to_owned(),
                 labels: [label; 2],
                 log,
-                band: Some((0.2, 0.4)),
+                band: Some((1.5, 2.5)),
                 lines: vec![line("one"), line("two")],
             };
             let svg = plot.svg();
             assert!(svg.starts_with("<svg") && svg.contains("prefers-color-scheme:dark"));
             assert_eq!(svg.matches("\"#0072B2\"").count(), 2, "a line and its sign in the legend");
+            assert_eq!(svg.replace(STYLE, ""), drawn);
             assert!(["\none\n", "\ntwo\n", "\nT\n", "\nx\n"].iter().all(|text| svg.contains(text)), "{svg}");
         }
     }
@@ -297,6 +300,66 @@ mod tests {
             ["a", "b", "50 k", "c", "2", "first", "second", "One", "Two"].iter().all(|text| has(text)),
             "{svg}"
         );
+        assert_eq!(svg.replace(STYLE, ""), include_str!("golden/bars.svg"));
         assert!(!has("only") && svg.contains("prefers-color-scheme:dark"), "{svg}");
+    }
+
+    #[test]
+    fn large_values_have_a_unit() {
+        let values = [-2.5e9, 1e9, 2.5e6, 1e6, 2.5e3, 999.0, 0.0].map(scaled);
+        let expected =
+            [(-2.5, " G"), (1.0, " G"), (2.5, " M"), (1.0, " M"), (2.5, " k"), (999.0, ""), (0.0, "")];
+        assert_eq!(values, expected);
+    }
+
+    #[test]
+    fn extent_of_few_values_is_not_empty() {
+        for (values, ends) in [
+            (&[3.0, 1.0, 2.0][..], (1.0, 3.0)),
+            (&[-2.0, -1.0], (-2.0, -1.0)),
+            (&[5.0, 5.0], (0.0, 5.0)),
+            (&[0.5], (0.0, 1.0)),
+            (&[-3.0], (-3.0, 1.0)),
+            (&[], (0.0, 1.0)),
+        ] {
+            assert_eq!(extent(values.iter().copied()), ends, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn values_are_placed_between_the_ends() {
+        let linear = Axis { ends: (10.0, 20.0), places: (100.0, 300.0), log: false };
+        let places: Vec<_> = [10.0, 15.0, 20.0, 5.0, 25.0].map(|value| linear.place(value)).to_vec();
+        assert_eq!(places, vec![100.0, 200.0, 300.0, 100.0, 300.0]);
+        let upwards = Axis { ends: (1.0, 100.0), places: (400.0, 0.0), log: true };
+        let places: Vec<_> = [1.0, 10.0, 100.0, 0.1].map(|value| upwards.place(value)).to_vec();
+        assert_eq!(places, vec![400.0, 200.0, 0.0, 400.0]);
+    }
+
+    #[test]
+    fn ticks_are_round_values() {
+        let ticks = |ends, log| {
+            let axis = Axis { ends, places: (0.0, 1.0), log };
+            let (values, places): (Vec<_>, Vec<_>) = axis.ticks().into_iter().unzip();
+            assert_eq!(places, values.iter().map(|value| axis.place(*value)).collect::<Vec<_>>());
+            values
+        };
+        for (ends, log, values) in [
+            ((0.0, 9.0), false, &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0][..]),
+            ((0.0, 10.0), false, &[0.0, 2.0, 4.0, 6.0, 8.0, 10.0]),
+            ((0.0, 2000.0), false, &[0.0, 500.0, 1000.0, 1500.0, 2000.0]),
+            ((13.0, 47.0), false, &[15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 45.0]),
+            ((1.0, 1e5), true, &[1.0, 10.0, 100.0, 1e3, 1e4, 1e5]),
+            ((0.5, 2e9), true, &[1.0, 100.0, 1e4, 1e6, 1e8]),
+            ((1.0, 1e30), true, &[1.0, 1e5, 1e10, 1e15, 1e20, 1e25, 1e30]),
+        ] {
+            assert_eq!(ticks(ends, log), values, "{ends:?}");
+        }
+    }
+
+    #[test]
+    fn labels_have_no_rounding_errors() {
+        let values = [0.0, 0.1 + 0.2, 1200.0, 1_200_000.0, -2.5e9, 1e-9];
+        assert_eq!(values.map(label), ["0", "0.3", "1.2 k", "1.2 M", "-2.5 G", "0"]);
     }
 }

@@ -1,10 +1,11 @@
 //! Retries while a store is busy or unreachable: one rule for opening it and for every call of a command.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use idmill::store::{Bounds, Change, Listing, Page, SequenceInfo, Store, StoreFuture};
-use idmill::{Error, Result, SequenceName, Status};
+use idmill::store::{Bounds, Change, Identity, Listing, Page, SequenceInfo, Store, StoreFuture};
+use idmill::{Error, ErrorKind, Result, SequenceName, Status};
 use tokio::time::{Instant, sleep};
 
 /// The first pause. Each further pause is twice as long, up to [`LONGEST`].
@@ -22,6 +23,11 @@ pub(crate) fn after(time: Duration) -> Instant {
 /// Returns the time until `end`, or zero.
 pub(crate) fn until(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now())
+}
+
+/// Returns the error for a store that did not answer within `limit`.
+pub(crate) fn late(limit: Duration) -> Error {
+    Error::new(ErrorKind::Deadline, format!("the store did not answer within {limit:?}"))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +51,15 @@ impl Effect {
 }
 
 /// Repeats a call until it succeeds, the error does not permit a repetition, or `end` has passed. `report`
-/// receives the first error that is followed by a repetition.
+/// receives the first error that is followed by a repetition. If the last attempt ends only because the time
+/// is over, the error before it is returned, which has the cause.
 pub(crate) async fn retry<T, F: Future<Output = Result<T>>>(
     effect: Effect,
     end: Instant,
     report: impl FnOnce(&Error),
     mut call: impl FnMut() -> F,
 ) -> Result<T> {
-    let (mut longest, mut report) = (SHORTEST, Some(report));
+    let (mut longest, mut report, mut last) = (SHORTEST, Some(report), None);
     loop {
         let error = match call().await {
             Err(error) if effect.repeats_after(&error) => error,
@@ -60,12 +67,14 @@ pub(crate) async fn retry<T, F: Future<Output = Result<T>>>(
         };
         // Random pauses spread the attempts of many processes that start together.
         let pause = longest.mul_f64(0.5 + fastrand::f64() / 2.0);
-        if pause >= until(end) {
-            return Err(error);
+        let left = until(end);
+        if pause >= left {
+            return Err(if left.is_zero() { last.unwrap_or(error) } else { error });
         }
         if let Some(report) = report.take() {
             report(&error);
         }
+        last = Some(error);
         sleep(pause).await;
         longest = (longest * 2).min(LONGEST);
     }
@@ -75,13 +84,21 @@ pub(crate) async fn retry<T, F: Future<Output = Result<T>>>(
 #[derive(Debug)]
 pub(crate) struct Retrying {
     store: Arc<dyn Store>,
-    /// How long each call is retried.
+    /// How long a call is retried.
     within: Duration,
+    /// Until when the first call is retried. It shares its time with the connection.
+    first_until: Instant,
+    has_called: AtomicBool,
 }
 
 impl Retrying {
-    pub(crate) fn of(store: Arc<dyn Store>, within: Duration) -> Arc<dyn Store> {
-        Arc::new(Self { store, within })
+    pub(crate) fn of(store: Arc<dyn Store>, within: Duration, first_until: Instant) -> Arc<dyn Store> {
+        Arc::new(Self { store, within, first_until, has_called: AtomicBool::new(false) })
+    }
+
+    /// Returns until when the next call is retried.
+    fn end(&self) -> Instant {
+        if self.has_called.swap(true, Ordering::Relaxed) { after(self.within) } else { self.first_until }
     }
 
     fn retry<'a, T: Send + 'a>(
@@ -90,7 +107,7 @@ impl Retrying {
         call: impl FnMut() -> StoreFuture<'a, Result<T>> + Send + 'a,
     ) -> StoreFuture<'a, Result<T>> {
         let report = |error: &Error| tracing::warn!("the store is unreachable; retrying: {error}");
-        Box::pin(retry(effect, after(self.within), report, call))
+        Box::pin(retry(effect, self.end(), report, call))
     }
 }
 
@@ -114,8 +131,12 @@ impl Store for Retrying {
         self.retry(Effect::Change, move || self.store.set(name, change))
     }
 
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        self.retry(Effect::Change, move || self.store.remove(name))
+    fn remove<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        expected: Option<Identity>,
+    ) -> StoreFuture<'a, Result<bool>> {
+        self.retry(Effect::Change, move || self.store.remove(name, expected))
     }
 }
 
@@ -123,9 +144,15 @@ impl Store for Retrying {
 mod tests {
     use std::cell::Cell;
 
-    use idmill::ErrorKind;
+    use idmill_testing::faulty::{Faults, FaultyStore};
 
     use super::*;
+
+    #[test]
+    fn overflowing_time_ends_in_years() {
+        let years = until(after(Duration::MAX)).as_secs() / (365 * 86_400);
+        assert!((9..=10).contains(&years), "{years}");
+    }
 
     /// Fails `times` times with an error of this kind, and returns the outcome and the number of calls.
     async fn tried(effect: Effect, kind: ErrorKind, times: u32) -> (Result<u32>, u32) {
@@ -152,6 +179,36 @@ mod tests {
                 begun.elapsed()
             );
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn later_calls_have_the_whole_time() {
+        let (store, within) = (FaultyStore::with_faults(Faults::outage()), Duration::from_secs(30));
+        // One second is left after connecting.
+        let retrying = Retrying::of(Arc::new(store), within, after(Duration::from_secs(1)));
+        for least in [0, 29] {
+            let begun = Instant::now();
+            retrying.inspect(&"s".parse().unwrap()).await.unwrap_err();
+            let seconds = begun.elapsed().as_secs();
+            assert!((least..=least + 1).contains(&seconds), "{seconds}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attempt_without_time_keeps_the_cause() {
+        let end = after(Duration::from_secs(1));
+        let calls = Cell::new(0);
+        // Each call but the first waits until the end.
+        let call = async || {
+            calls.set(calls.get() + 1);
+            if calls.get() > 1 {
+                tokio::time::sleep_until(end).await;
+                return Err(late(until(end)));
+            }
+            Err(Error::new(ErrorKind::Unavailable, "too many connections"))
+        };
+        let outcome: Result<()> = retry(Effect::Idempotent, end, |_| {}, call).await;
+        assert_eq!((outcome.unwrap_err().to_string().as_str(), calls.get()), ("too many connections", 2));
     }
 
     #[tokio::test(start_paused = true)]

@@ -62,7 +62,7 @@ mod tests {
             store.create(&format!("tenant-{at:05}").parse().unwrap(), bounds).await.unwrap();
         }
         assert_eq!(nearest(&store, "tenant-x0000").await, None, "there may be a more similar name");
-        store.remove(&"tenant-00000".parse().unwrap()).await.unwrap();
+        store.remove(&"tenant-00000".parse().unwrap(), None).await.unwrap();
         assert_eq!(nearest(&store, "tenant-10000x").await.as_deref(), Some("tenant-10000"));
     }
 

@@ -52,7 +52,14 @@ impl ColumnUrl {
     /// database is not supported; [`Unavailable`](ErrorKind::Unavailable) after 30 s; the errors of
     /// connecting and reading.
     pub async fn largest(&self) -> Result<Largest> {
-        let limit = CONNECT_TIMEOUT;
+        self.largest_within(CONNECT_TIMEOUT).await
+    }
+
+    /// Returns the largest id within `limit`.
+    ///
+    /// # Errors
+    /// As [`largest`](Self::largest), with this limit.
+    pub async fn largest_within(&self, limit: Duration) -> Result<Largest> {
         let looked = tokio::time::timeout(limit, self.database.target().largest(&self.path)).await;
         looked.unwrap_or_else(|_| Err(self.timed_out(limit)))
     }

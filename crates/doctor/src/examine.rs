@@ -15,7 +15,7 @@ use idmill::SequenceName;
 use idmill::store::{Identity, Page, Pages, SequenceInfo, Store};
 use idmill::{Error, ErrorKind, Result};
 use idmill_guard::{Ledger, Ledgers, Witness};
-use idmill_kit::WindowView;
+use idmill_kit::{CONNECT_TIMEOUT, WindowView};
 use idmill_url::StoreUrl;
 
 /// The number of sequences that are examined concurrently.
@@ -40,6 +40,7 @@ pub struct Doctor {
     types: BTreeMap<SequenceName, (String, u64)>,
     rates: BTreeMap<SequenceName, f64>,
     ends_within: Duration,
+    timeout: Duration,
     measures: bool,
 }
 
@@ -72,28 +73,30 @@ enum Compared {
     Found(Finding),
 }
 
-/// The progress of each sequence at one time, to compute rates.
-#[derive(Clone, Debug)]
-pub struct Reached {
+/// The progress of each sequence, to compute rates.
+#[derive(Clone, Debug, Default)]
+pub struct Reached(HashMap<SequenceName, Progress>);
+
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    identity: Identity,
+    reached: u128,
+    /// When the sequence was read. A large store is listed in many pages, so each sequence has its own time.
     at: Instant,
-    ids: HashMap<SequenceName, (Identity, u128)>,
 }
 
 impl Reached {
-    fn now() -> Self {
-        Self { at: Instant::now(), ids: HashMap::new() }
-    }
-
     fn note(&mut self, stored: &SequenceInfo) {
-        self.ids.insert(stored.name.clone(), (stored.identity, stored.reached()));
+        let progress = Progress { identity: stored.identity, reached: stored.reached(), at: Instant::now() };
+        self.0.insert(stored.name.clone(), progress);
     }
 
     /// Returns the ids per second since this record; `None` for a new sequence, or one whose identity has
     /// changed.
     fn rate(&self, stored: &SequenceInfo) -> Option<f64> {
-        let (identity, before) = self.ids.get(&stored.name)?;
-        let drawn = stored.reached().checked_sub(*before).filter(|_| *identity == stored.identity)?;
-        let seconds = self.at.elapsed().as_secs_f64();
+        let before = self.0.get(&stored.name).filter(|before| before.identity == stored.identity)?;
+        let drawn = stored.reached().checked_sub(before.reached)?;
+        let seconds = before.at.elapsed().as_secs_f64();
         (seconds > 0.0).then(|| drawn as f64 / seconds)
     }
 }
@@ -133,6 +136,9 @@ setters! {
     /// Warns of sequences that end within this time. Default 30 days.
     ends_within(self, time: Duration) { self.ends_within = time }
 
+    /// Waits this long for each column. Default 30 s.
+    timeout(self, limit: Duration) { self.timeout = limit }
+
     /// Records the progress of each sequence, so that the next examination can compute its rate and remaining
     /// time. Needs memory for every sequence.
     measures(self, measures: bool) { self.measures = measures }
@@ -152,6 +158,7 @@ impl Doctor {
             types: BTreeMap::new(),
             rates: BTreeMap::new(),
             ends_within: Self::ENDS_WITHIN,
+            timeout: CONNECT_TIMEOUT,
             measures: false,
         }
     }
@@ -181,7 +188,7 @@ impl Doctor {
     /// # Errors
     /// Those of [`Store::list`].
     pub async fn reached(&self) -> Result<Reached> {
-        let (mut reached, mut pages) = (Reached::now(), Pages::new(&*self.store, Page::default()));
+        let (mut reached, mut pages) = (Reached::default(), Pages::new(&*self.store, Page::default()));
         while let Some(page) = pages.next().await? {
             page.sequences.iter().for_each(|stored| reached.note(stored));
         }
@@ -201,7 +208,7 @@ impl Doctor {
             held.entry(name.clone()).or_default().of_type = Some(of_type.clone());
         }
         for (name, column) in &self.columns {
-            match column.largest().await {
+            match column.largest_within(self.timeout).await {
                 Ok(mut largest) => {
                     largest.default = largest.default.filter(|default| !self.draws_likewise(name, default));
                     findings.extend(judge::of_column(name, column, &largest));
@@ -335,7 +342,7 @@ impl Doctor {
 
     /// Adds all findings about the store itself, page by page.
     async fn look_at_all(&self, earlier: Option<&Reached>, held: &Held, seen: &mut Examined) {
-        let mut reached = self.measures.then(Reached::now);
+        let mut reached = self.measures.then(Reached::default);
         let columns = self.columns.iter().map(|(name, _)| name);
         let mut asked: BTreeSet<_> = self.types.keys().chain(self.rates.keys()).chain(columns).collect();
         let mut pages = Pages::new(&*self.store, Page::default());

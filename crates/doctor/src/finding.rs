@@ -171,3 +171,26 @@ pub async fn apply(store: &dyn Store, remedy: &Remedy) -> Result<Option<Sequence
     seen.identity = *identity;
     idmill_kit::raise(store, &seen, u128::from(*next)).await.map(Some)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_its_severity() {
+        let of = |severity| {
+            let kinds = FindingKind::ALL.iter().filter(|kind| kind.severity() == severity);
+            kinds.map(|kind| kind.as_str()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(of(Severity::Info), "unguarded");
+        assert_eq!(
+            of(Severity::Warning),
+            "recreated shared pending column_default incomplete ends_soon too_narrow ambiguous"
+        );
+        assert_eq!(
+            of(Severity::Error),
+            "in_use went_back behind_reset replaced missing exhausted unreadable loses_writes \
+             refused not_seen"
+        );
+    }
+}

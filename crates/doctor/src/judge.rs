@@ -491,3 +491,6 @@ pub(super) fn not_seen(asked: impl Into<String>, sequence: Option<&SequenceName>
     let sequence = sequence.map(ToString::to_string);
     Finding::new(kind, sequence, asked, chain(error), Remedy::advice(remedy))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! Real findings, and cases that only resemble a finding.
 
+mod urls;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,6 +79,21 @@ impl Witness for Late {
     }
 }
 
+/// The memory store loses its grants when its process stops.
+#[tokio::test]
+async fn store_that_loses_writes_is_an_error_or_a_warning() {
+    let both = Both::new();
+    let store: Arc<dyn Store> = Arc::new(both.store.clone());
+    for (doctor, severity) in [
+        (Doctor::new(store.clone()), Severity::Error),
+        (Doctor::new(store).witness(Arc::new(both.witness.clone())), Severity::Warning),
+    ] {
+        let found = doctor.examine().await.findings;
+        let found: Vec<_> = found.iter().map(|found| (found.kind, found.severity)).collect();
+        assert_eq!(found, [(FindingKind::LosesWrites, severity)]);
+    }
+}
+
 #[tokio::test]
 async fn concurrent_changes_are_not_reported() {
     let both = Both::new();
@@ -88,7 +105,7 @@ async fn concurrent_changes_are_not_reported() {
     let rest = idmill::IdRange::new(5, 6).unwrap();
     assert!(both.guarded.give_back(&GiveBack::new(name("orders"), grant.identity, rest)).await.unwrap());
     both.guarded.set(&name("reset"), Change::new().next(3).backwards(true)).await.unwrap();
-    both.guarded.remove(&name("removed")).await.unwrap();
+    both.guarded.remove(&name("removed"), None).await.unwrap();
     let late = Late { listed, now: both.witness.clone() };
     assert_eq!(both.kinds(&both.doctor().witness(Arc::new(late))).await, []);
 }
@@ -106,7 +123,7 @@ async fn unchanged_ledger_above_the_store_is_reported() {
     both.draw("b", 5).await;
     both.draw("d", 5).await;
     both.store.restore(&backup);
-    both.store.remove(&name("c")).await.unwrap();
+    both.store.remove(&name("c"), None).await.unwrap();
     both.store.create(&name("c"), Bounds::of::<i32>()).await.unwrap();
     let doctor = both.doctor();
     assert_eq!(both.kinds(&doctor).await, [WentBack, BehindReset, Replaced, Missing]);
@@ -129,7 +146,7 @@ async fn remedy_for_a_recreated_sequence_changes_nothing() {
     both.draw("a", 10).await;
     both.store.restore(&backup);
     let findings = both.doctor().examine().await.findings;
-    both.store.remove(&name("a")).await.unwrap();
+    both.store.remove(&name("a"), None).await.unwrap();
     both.store.create(&name("a"), Bounds::of::<i32>()).await.unwrap();
     let remedy = &findings.iter().find(|found| found.kind == FindingKind::WentBack).unwrap().remedy;
     assert_eq!(apply(&both.store, remedy).await.unwrap_err().kind(), idmill::ErrorKind::Conflict);
@@ -158,12 +175,16 @@ async fn rate_is_measured_on_the_same_sequence() {
     both.draw("fast", most - 10_000).await;
     both.draw("slow", most - 10_000).await;
     both.draw("gone", most - 10_000).await;
+    both.draw("revoked", most - 10_000).await;
     let earlier = doctor.examine().await.reached.unwrap();
     tokio::time::advance(Duration::from_secs(100)).await;
     both.draw("fast", 1_000).await;
     both.draw("slow", 10).await;
-    both.guarded.remove(&name("gone")).await.unwrap();
-    both.draw("gone", most - 10).await;
+    both.guarded.remove(&name("gone"), None).await.unwrap();
+    both.draw("gone", 1_000).await;
+    both.guarded.set(&name("revoked"), Change::new().revoke(true)).await.unwrap();
+    both.draw("revoked", 1_000).await;
+    both.draw("new", most - 9_000).await;
     let ends = |findings: Vec<Finding>| {
         let ends = findings.into_iter().filter(|found| found.kind == FindingKind::EndsSoon);
         ends.map(|found| (found.sequence.unwrap(), found.found)).collect::<Vec<_>>()
@@ -177,6 +198,38 @@ async fn rate_is_measured_on_the_same_sequence() {
     let told = doctor.rate(name("fast"), 0.1).rate(name("slow"), 5.0);
     let found = ends(told.examine_since(Some(&earlier)).await.findings);
     assert_eq!(found.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["slow"]);
+}
+
+/// A store that takes 100 s to list its sequences.
+#[derive(Debug)]
+struct SlowToList(MemoryStore);
+
+impl Store for SlowToList {
+    idmill::store_calls!(|this| this.0 => capabilities reserve create inspect set remove);
+
+    fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<idmill::store::Listing>> {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_secs(100)).await;
+            self.0.list(page).await
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rate_does_not_include_the_time_of_listing() {
+    let both = Both::new();
+    both.draw("s", 1).await;
+    let doctor = Doctor::new(Arc::new(SlowToList(both.store.clone()))).measures(true);
+    for examines in [true, false] {
+        let examined = if examines { doctor.examine().await.reached } else { None };
+        let reached = if examines { examined.unwrap() } else { doctor.reached().await.unwrap() };
+        // The sequence is read twice, 200 s apart.
+        tokio::time::advance(Duration::from_secs(100)).await;
+        both.draw("s", 2_000).await;
+        let lasts = doctor.examine_since(Some(&reached)).await.lasts;
+        let left = both.store.inspect(&name("s")).await.unwrap().unwrap().remaining();
+        assert_eq!(lasts, [(name("s"), left as f64 / 10.0)]);
+    }
 }
 
 /// A view in which all windows have the same end. The flag makes the view unreachable.
@@ -244,7 +297,7 @@ async fn too_narrow_type_is_a_warning_then_an_error() {
     assert_eq!(severity().await, Some(Severity::Warning));
     both.draw("s", 1).await;
     assert_eq!(severity().await, Some(Severity::Error));
-    both.guarded.remove(&name("s")).await.unwrap();
+    both.guarded.remove(&name("s"), None).await.unwrap();
     both.guarded.create(&name("s"), Bounds::new(1, 127).unwrap()).await.unwrap();
     assert_eq!(severity().await, None);
 }
@@ -270,13 +323,13 @@ async fn unconfirmed_removal_is_pending_until_repeated() {
     both.witness.set_ledger(&name("orders"), announced);
     let pending = [FindingKind::Pending];
     assert_eq!(both.kinds(&both.doctor()).await, pending);
-    both.store.remove(&name("orders")).await.unwrap();
+    both.store.remove(&name("orders"), None).await.unwrap();
     assert_eq!(
         both.kinds(&both.doctor()).await,
         pending,
         "removed from the store, but not confirmed at the witness"
     );
-    both.guarded.remove(&name("orders")).await.unwrap();
+    both.guarded.remove(&name("orders"), None).await.unwrap();
     assert_eq!(both.kinds(&both.doctor()).await, []);
 }
 
@@ -286,7 +339,7 @@ async fn recreation_keeps_the_bounds_that_are_known() {
     both.draw("replaced", 10).await;
     both.draw("missing", 10).await;
     for sequence in ["replaced", "missing"] {
-        both.store.remove(&name(sequence)).await.unwrap();
+        both.store.remove(&name(sequence), None).await.unwrap();
     }
     both.store.create(&name("replaced"), Bounds::new(5, 500).unwrap()).await.unwrap();
     let doctor = both.doctor();

@@ -137,6 +137,9 @@ impl Lines {
 mod tests {
     use std::time::SystemTime;
 
+    use idmill_testing::log::Log;
+    use tracing::Level;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -146,5 +149,28 @@ mod tests {
         assert_eq!(written, 20);
         tokio::time::advance(MINUTE).await;
         assert_eq!((lines.one_more(&clock), lines.one_more(&clock)), (Some(980), Some(0)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lines_show_how_many_refusals_were_left_out() {
+        let (log, _guard) = Log::begin(Level::INFO);
+        let (audit, peer) = (Audit::of(Clock::of(SystemTime::now)), Peer::default());
+        let refuse = |times| (0..times).for_each(|_| audit.guessed(&peer, Refusal::Wrong));
+        let unlogged = || {
+            let lines = log.lines().into_iter().map(|line| line["fields"]["unlogged"].as_u64().unwrap());
+            lines.collect::<Vec<_>>()
+        };
+        refuse(25);
+        assert_eq!(unlogged(), [0; 20]);
+        tokio::time::advance(MINUTE).await;
+        refuse(2);
+        assert_eq!(unlogged()[20..], [5, 0]);
+    }
+
+    #[test]
+    fn text_of_clients_is_shortened_to_500_characters() {
+        let (whole, long) = ("é".repeat(500), "é".repeat(501));
+        assert_eq!(shortened(&whole), whole);
+        assert_eq!(shortened(&long), format!("{whole}… (1002 bytes)"));
     }
 }

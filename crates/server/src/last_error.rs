@@ -114,4 +114,19 @@ mod tests {
         all.note(&"transient".parse().unwrap(), &ErrorKind::Unavailable.into());
         assert!(all.check("transient").is_ok());
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn expired_errors_make_room_before_others() {
+        let (all, error) = (Unopened::default(), Error::from(ErrorKind::NotFound));
+        all.note(&"kept".parse().unwrap(), &error);
+        all.note(&"kept".parse().unwrap(), &error);
+        for at in 1..MOST {
+            all.note(&format!("s{at}").parse().unwrap(), &error);
+        }
+        tokio::time::advance(FIRST).await;
+        assert!(all.check("s1").is_ok() && all.check("kept").is_err(), "only the second wait is longer");
+        all.note(&"new".parse().unwrap(), &error);
+        assert!(all.check("kept").is_err() && all.check("new").is_err());
+        assert_eq!(all.0.lock().len(), 2);
+    }
 }

@@ -72,7 +72,7 @@ fn scopes(patterns: &[Pattern], prefix: &str) -> Vec<Pattern> {
 
 #[cfg(test)]
 mod tests {
-    use idmill::store::{Bounds, MemoryStore, Store};
+    use idmill::store::{Bounds, Listing, MemoryStore, Store};
 
     use super::*;
 
@@ -94,6 +94,29 @@ mod tests {
         assert_eq!(of(&["shop.*", "shops", "orders"], "shop"), ["shop.*", "shops"]);
         assert_eq!(of(&["shop.*", "orders"], "shop.eu"), ["shop.eu*"]);
         assert!(of(&["shop.*", "orders"], "users").is_empty());
+    }
+
+    /// A store that lists two unreadable rows for each prefix.
+    #[derive(Debug)]
+    struct Unreadable(MemoryStore);
+
+    impl Store for Unreadable {
+        idmill::store_calls!(|this| this.0 => capabilities reserve create inspect set remove);
+
+        fn list<'a>(&'a self, page: &'a Page) -> idmill::store::StoreFuture<'a, Result<Listing>> {
+            let mut listing = Listing::new(Vec::new(), None);
+            for at in 0..2 {
+                listing.add(format!("{}{at}", page.prefix), Err(idmill::Error::invalid("no number")));
+            }
+            Box::pin(async { Ok(listing) })
+        }
+    }
+
+    #[tokio::test]
+    async fn unreadable_rows_of_all_patterns_are_counted() {
+        let sequences = Sequences::new(Unreadable(MemoryStore::new())).unwrap();
+        let rows = page(&sequences, &patterns(&["a*", "b*", "c*"]), "", None, 9).await.unwrap();
+        assert_eq!((rows.unreadable, rows.sequences.len()), (6, 0));
     }
 
     /// For every page size, each name is listed once, and no cursor contains a hidden name.

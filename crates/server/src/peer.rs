@@ -151,4 +151,18 @@ mod tests {
         }
         assert_eq!(client.read(&mut [0; 64]).await.unwrap(), 0, "the connection is open");
     }
+
+    #[tokio::test]
+    async fn connection_without_a_token_frees_its_place() {
+        let secret = crate::access::Secret::fresh().unwrap();
+        let any = vec![crate::access::Pattern::any()];
+        let mut token = crate::access::Token::new("shop", secret.hash(), crate::access::Rights::ALL, any);
+        token.max_connections = Some(1);
+        let access = Access::by([token]);
+        let caller = access.caller(secret.reveal()).unwrap();
+        let (one, other) = (Peer::default(), Peer::default());
+        assert_eq!((one.shows(&caller), other.shows(&caller)), (Ok(()), Err(Refusal::Connections(1))));
+        one.forgets();
+        assert_eq!(other.shows(&caller), Ok(()));
+    }
 }

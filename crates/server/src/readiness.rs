@@ -167,3 +167,72 @@ impl Readiness {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_errors_of_all_sequences_make_the_store_faulty() {
+        let of = |kind: ErrorKind| ProbeResult::of::<()>(&Err(kind.into()));
+        assert_eq!(ProbeResult::of(&Ok(())), ProbeResult::Answer);
+        for (kind, expected) in [
+            (ErrorKind::Unavailable, ProbeResult::Silence),
+            (ErrorKind::Deadline, ProbeResult::Silence),
+            (ErrorKind::UnknownOutcome, ProbeResult::Silence),
+            (ErrorKind::StoreViolation, ProbeResult::Fault),
+            (ErrorKind::NotFound, ProbeResult::Fault),
+            (ErrorKind::Denied, ProbeResult::Answer),
+            (ErrorKind::Conflict, ProbeResult::Answer),
+            (ErrorKind::Unsupported, ProbeResult::Answer),
+        ] {
+            assert_eq!(of(kind), expected, "{kind}");
+        }
+    }
+
+    #[test]
+    fn store_without_an_answer_is_silent_after_a_failed_open() {
+        use ErrorKind::{Deadline, Empty, Overloaded, StoreViolation, Unavailable, UnknownOutcome};
+        for &kind in ErrorKind::ALL {
+            let after = match kind {
+                Empty | Overloaded | Deadline | Unavailable | UnknownOutcome => ProbeResult::Silence,
+                _ => ProbeResult::Answer,
+            };
+            for (before, after) in [
+                (ProbeResult::Answer, after),
+                (ProbeResult::Nothing, ProbeResult::Nothing),
+                (ProbeResult::Silence, ProbeResult::Silence),
+                (ProbeResult::Fault, ProbeResult::Fault),
+            ] {
+                let readiness = Readiness::default();
+                readiness.store.send_replace(before);
+                readiness.failed(&kind.into());
+                let seen = (*readiness.store.borrow(), readiness.doubted.load(Ordering::Relaxed));
+                assert_eq!(seen, (after, kind == StoreViolation), "{kind} after {before:?}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn probe_waits_half_a_second_for_the_first_answer() {
+        let sequences = Sequences::new(idmill::store::MemoryStore::new()).unwrap();
+        let (readiness, begun) = (Readiness::default(), tokio::time::Instant::now());
+        let fault = readiness.standing(&sequences).await.fault;
+        assert_eq!(fault, Some("the store has not answered yet"));
+        assert_eq!(begun.elapsed(), Duration::from_millis(500));
+        readiness.store.send_replace(ProbeResult::Answer);
+        assert_eq!(readiness.standing(&sequences).await.fault, None);
+        assert_eq!(begun.elapsed(), Duration::from_millis(500));
+        readiness.leave();
+        assert_eq!(readiness.standing(&sequences).await.fault, Some("the server is ending"));
+    }
+
+    #[tokio::test]
+    async fn server_with_closed_sequences_is_ending() {
+        let sequences = Sequences::new(idmill::store::MemoryStore::new()).unwrap();
+        let readiness = Readiness::default();
+        readiness.store.send_replace(ProbeResult::Answer);
+        sequences.close().await;
+        assert_eq!(readiness.standing_now(&sequences).fault, Some("the server is ending"));
+    }
+}

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::time::Duration;
 
 use derive_more::Debug;
-use idmill::store::{Bounds, Change, SequenceInfo};
+use idmill::store::{Bounds, Change, Identity, SequenceInfo};
 use idmill::{
     Allocator, Error, ErrorKind, IdRange, Operation, Ranges, Result, SequenceBuilder, SequenceName,
     Sequences, Status,
@@ -217,9 +217,15 @@ impl OpenSequences {
         self.changing(name, async move { administered.set(of, change).await }).await
     }
 
-    pub(crate) async fn remove(&self, name: &str) -> Result<bool> {
+    pub(crate) async fn remove(&self, name: &str, expected: Option<Identity>) -> Result<bool> {
         let (administered, of) = (self.administered.clone(), name.to_owned());
-        self.changing(name, async move { administered.remove(of).await }).await
+        let remove = async move {
+            match expected {
+                Some(identity) => administered.remove_if(of, identity).await,
+                None => administered.remove(of).await,
+            }
+        };
+        self.changing(name, remove).await
     }
 
     /// Changes a stored sequence. Unless the change certainly failed, the sequence's ids in memory are
@@ -347,6 +353,7 @@ impl Drop for Stale {
 #[cfg(test)]
 mod tests {
     use idmill::store::MemoryStore;
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
     use super::*;
 
@@ -373,6 +380,33 @@ mod tests {
         assert_eq!(open(), ["drawn", "held"]);
         assert_eq!(held.next(soon()).await.unwrap(), 1);
         assert_eq!(draws.open("held").and_then(|served| served.last()), Some(1));
+    }
+
+    #[test]
+    fn sequence_that_lasts_thirty_days_does_not_end_soon() {
+        let month = Duration::from_secs(2_592_000);
+        assert!(is_soon(month - Duration::from_nanos(1)) && !is_soon(month));
+    }
+
+    #[test]
+    fn ids_before_a_range_in_one_row_are_counted() {
+        let recorder = DebuggingRecorder::new();
+        let range = |start, len| IdRange::new(start, len).unwrap();
+        metrics::with_local_recorder(&recorder, || skip(&[range(3, 4), range(9, 1)]));
+        let counted = recorder.snapshotter().snapshot().into_vec();
+        let counted = counted.into_iter().map(|(key, _, _, value)| (key.key().name().to_owned(), value));
+        let expected = ("idmill_server_skipped_ids_total".to_owned(), DebugValue::Counter(5));
+        assert_eq!(counted.collect::<Vec<_>>(), [expected]);
+    }
+
+    #[tokio::test]
+    async fn request_takes_at_most_a_million_ids() {
+        let served = draws().find("s").await.unwrap();
+        assert_eq!(served.take(1_000_000, soon()).await.unwrap().len(), 1_000_000);
+        let error = served.take(1_000_001, soon()).await.unwrap_err();
+        assert_eq!((error.kind(), error.operation()), (ErrorKind::InvalidInput, Some(Operation::Draw)));
+        assert!(error.to_string().contains("1000001 ids in one request; the maximum is 1000000"), "{error}");
+        assert_eq!((served.last(), served.failed()), (Some(1_000_000), 0));
     }
 
     #[tokio::test]

@@ -441,3 +441,42 @@ impl Figures {
         self.state.readiness.standing_now(self.state.draws.sequences()).fault
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use idmill::store::MemoryStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn defaults_are_those_of_the_docs() {
+        let server = Server::builder(Sequences::new(MemoryStore::new()).unwrap());
+        let times = [server.timeout, server.shutdown_timeout, server.shutdown_delay];
+        assert_eq!(times.map(|time| time.as_secs()), [5, 10, 0]);
+        assert_eq!(server.max_connections, 20_000);
+        let addresses = [Server::RESP, Server::HTTP].map(|address| address.to_string());
+        assert_eq!(addresses, ["127.0.0.1:7380", "127.0.0.1:7381"]);
+    }
+
+    #[tokio::test]
+    async fn figures_of_an_idle_server_are_zero_and_not_ready() {
+        let server = Server::builder(Sequences::new(MemoryStore::new()).unwrap()).bind().await.unwrap();
+        let figures = server.figures();
+        assert_eq!((figures.sequences(), figures.clients()), (0, 0));
+        assert_eq!(figures.fault(), Some("the store has not answered yet"));
+    }
+
+    #[test]
+    fn clients_are_numbered() {
+        let ids = AtomicI64::new(7);
+        assert_eq!([next(&ids), next(&ids), next(&ids)], [7, 8, 9]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn server_is_named_by_its_machine_and_port() {
+        let machine = name(None);
+        assert!(!machine.is_empty() && machine.trim() == machine, "{machine:?}");
+        assert_eq!(name(Some(Server::HTTP)), format!("{machine}:7381"));
+    }
+}

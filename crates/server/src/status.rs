@@ -55,7 +55,7 @@ pub(crate) struct About {
 }
 
 /// A snapshot of the server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Look {
     pub(crate) at: SystemTime,
     /// Why the server is not ready, as `/readyz` reports it.
@@ -360,6 +360,26 @@ mod tests {
         }
     }
 
+    /// A snapshot has no rows for sequences that were opened later or are beyond the maximum.
+    #[tokio::test(start_paused = true)]
+    async fn search_finds_sequences_without_a_row() {
+        let state = crate::state::ServerState::of_memory(crate::access::Access::open());
+        state.draws.find("alpha").await.unwrap();
+        let mut look = Arc::unwrap_or_clone(state.latest_look());
+        for name in ["Beta", "alphabet"] {
+            state.draws.find(name).await.unwrap();
+        }
+        let names = |look: &Look, search: &str| {
+            let found = left_out(&state.draws, look, search).into_iter();
+            found.map(|row| row.name).collect::<Vec<_>>()
+        };
+        assert!(names(&look, "bet").is_empty(), "the snapshot has all sequences");
+        look.open = 3;
+        assert_eq!(names(&look, "alpha"), ["alphabet"]);
+        assert_eq!(names(&look, "bet"), ["Beta", "alphabet"]);
+        assert!(names(&look, "").is_empty() && names(&look, "gamma").is_empty());
+    }
+
     #[test]
     fn latency_is_the_median_and_the_99th_percentile() {
         let mut history = History::default();
@@ -376,5 +396,32 @@ mod tests {
         assert!((share(1, 50, 100) - 0.5).abs() < 1e-9);
         assert!((share(1001, 1010, 1100) - 0.1).abs() < 1e-9);
         assert!((share(0, u64::MAX, CEILING) - 1.0).abs() < 1e-9);
+    }
+
+    #[tokio::test]
+    async fn row_estimates_how_long_ids_last() {
+        let state = crate::state::ServerState::of_memory(crate::access::Access::open());
+        let served = state.draws.find("s").await.unwrap();
+        let (mut history, start) = (History::default(), Instant::now());
+        assert_eq!(history.row(&served, start).to_empty, None);
+        let _ids = served.take(100, time::Instant::now() + UNWATCHED).await.unwrap();
+        let row = history.row(&served, start + Duration::from_secs(10));
+        assert_eq!(row.rate, Some(10.0));
+        assert_eq!(row.to_empty, Some(Duration::from_secs_f64(row.remaining as f64 / 10.0)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_served_sequence_ends_soon() {
+        let state = crate::state::ServerState::of_memory(crate::access::Access::open());
+        state.draws.find("s").await.unwrap();
+        let mut row = state.latest_look().rows[0].clone();
+        assert!(!row.ends_soon(), "it lasts");
+        row.to_exhaustion = Some(Duration::from_secs(60));
+        for (health, ends) in
+            [(Health::Serving, true), (Health::Failing, true), (Health::Empty, false), (Health::Ended, false)]
+        {
+            row.health = health;
+            assert_eq!(row.ends_soon(), ends, "{health}");
+        }
     }
 }

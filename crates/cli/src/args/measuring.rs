@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use idmill::SequenceName;
+use idmill_doctor::FindingKind;
 use serde::Serialize;
 
-use super::values::{duration, id, length, of_sequence, rate, rate_of, time, type_of};
+use super::values::{accepted, duration, id, length, of_sequence, rate, rate_of, time, type_of};
 
 /// A way to reserve ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -140,6 +141,9 @@ pub(crate) struct Check {
     /// Number of reserves and of reads to time
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) samples: u32,
+    /// How long to wait for each answer of the store
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub(crate) timeout: Duration,
 }
 
 #[derive(Args, Debug)]
@@ -183,11 +187,13 @@ pub(crate) struct Plan {
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Doctor {
-    /// Column that holds the ids of a sequence; repeatable
+    /// Column that holds the ids of a sequence; repeatable [default: $IDMILL_CHECK]
     ///
     /// The value is NAME=URL?column=[SCHEMA.]TABLE.COLUMN, with the URL of a SQLite, PostgreSQL, MySQL,
     /// MariaDB or MongoDB database (COLLECTION.FIELD). The database can differ from the store. Put a name
-    /// that contains a dot in double quotes. The column should have an index.
+    /// that contains a dot in double quotes. The column should have an index. Every user of the machine can
+    /// read the arguments of a process: put a URL with a password into the environment variable, which has
+    /// one NAME=URL on each line.
     #[arg(long, value_name = "NAME=URL", value_parser = of_sequence)]
     pub(crate) check: Vec<(SequenceName, String)>,
     /// Integer type of the ids of a sequence, such as orders=i32; repeatable
@@ -209,6 +215,15 @@ pub(crate) struct Doctor {
     /// Warn if a sequence ends within this time, at its rate
     #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = time)]
     pub(crate) ends_within: Duration,
+    /// Report a finding of a sequence as info, such as seats=exhausted; repeatable
+    ///
+    /// Use it for a sequence that is used up on purpose. Kinds: exhausted, ends_soon, too_narrow,
+    /// column_default, incomplete.
+    #[arg(long, value_name = "NAME=KIND", value_parser = accepted)]
+    pub(crate) accept: Vec<(SequenceName, FindingKind)>,
+    /// Report only the store and sequences whose names start with this prefix
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) prefix: Option<String>,
     /// Apply and report the fixes that only raise a next id, then check again
     #[arg(long)]
     pub(crate) fix: bool,
@@ -223,4 +238,7 @@ pub(crate) struct Doctor {
     /// authentication. docs/guide/metrics.md lists the metrics.
     #[arg(long, value_name = "IP:PORT", requires = "watch")]
     pub(crate) metrics: Option<SocketAddr>,
+    /// How long to wait for the store to open, and for each column of --check
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub(crate) timeout: Duration,
 }

@@ -2,8 +2,11 @@
 
 mod measuring;
 mod serve;
+#[cfg(all(test, feature = "serve"))]
+mod tests;
 mod values;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,10 +20,10 @@ pub(crate) use measuring::{Bench, Check, Doctor, Drawing, Draws, Mode, Plan};
 #[cfg(feature = "serve")]
 pub(crate) use serve::{Keys, LogFormat, SequenceKeys, Spot};
 pub(crate) use serve::{Serve, Token};
+pub(crate) use values::{boolean, id, of_sequence, spelled};
 use values::{duration, length, order, sequence};
-pub(crate) use values::{id, spelled};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, Stopped};
 
 /// Small, unique, ordered numeric ids from the store you already run
 ///
@@ -38,8 +41,8 @@ pub(crate) struct Cli {
 
 impl Cli {
     /// Parses the command line. If `bench` writes its JSON to a file, no other output is JSON.
-    pub(crate) fn read() -> clap::error::Result<Self> {
-        let mut command = Self::with_short_help();
+    pub(crate) fn read(schemes: &Schemes) -> clap::error::Result<Self> {
+        let mut command = Self::with_short_help().long_version(version(schemes));
         let matches = command.try_get_matches_from_mut(std::env::args_os())?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         if matches!(&cli.command, Command::Bench(Bench { file: Some(_), .. })) {
@@ -56,6 +59,13 @@ impl Cli {
         let global: Vec<_> = command.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
         command.mut_subcommands(|subcommand| hide_global(subcommand, &global))
     }
+}
+
+/// Returns the version and the stores, for `--version`.
+fn version(schemes: &Schemes) -> String {
+    let stores: BTreeSet<_> = schemes.compiled_names().collect();
+    let stores = stores.into_iter().collect::<Vec<_>>().join(", ");
+    format!("{}\nstores: {stores}", env!("CARGO_PKG_VERSION"))
 }
 
 /// Falls back to the earlier name of an environment variable if the current name is not set.
@@ -91,7 +101,7 @@ fn hide_global(command: clap::Command, global: &[Arg]) -> clap::Command {
         .mut_subcommands(|subcommand| hide_global(subcommand, global))
 }
 
-const SEE_GLOBAL: &str = "Global options (--store, --guard, --json, --verbose): see `idmill --help`";
+const SEE_GLOBAL: &str = "Global options (--store, --guard, --json, --verbose, --quiet): see `idmill --help`";
 
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
@@ -129,6 +139,9 @@ pub(crate) struct Global {
     /// Log to stderr; repeat for more detail
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
+    /// Print no notes on stderr; errors and warnings are still printed
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
     /// The supported store URLs.
     #[arg(skip)]
     pub(crate) schemes: Schemes,
@@ -154,7 +167,7 @@ pub(crate) enum Command {
     ///
     /// Sorted by name and streamed. Cassandra, Datastore and Redis do not order names, so only each page of a
     /// thousand is sorted. Records that cannot be read as a sequence are reported on stderr (with --json, in
-    /// `unreadable`) and by the exit code.
+    /// lines `unreadable`) and by the exit code.
     #[command(visible_alias = "ls", after_long_help = include_str!("help/list.txt"))]
     List(List),
     /// Show one sequence
@@ -163,7 +176,8 @@ pub(crate) enum Command {
     /// Change the next id or the last id of a sequence
     ///
     /// Prints the sequence before and after. Raising the next id is safe: the skipped ids become a gap.
-    /// Lowering the next id requires --backwards and --yes, because ids repeat.
+    /// Lowering the next id, or setting --max below reserved ids, requires --backwards and --yes, because ids
+    /// can repeat.
     #[command(after_long_help = include_str!("help/set.txt"))]
     Set(Set),
     /// Remove a sequence
@@ -177,7 +191,7 @@ pub(crate) enum Command {
     /// Use it after an incident, when ids that were reserved before must not be handed out. It only raises
     /// the epoch, and prints the sequence before and after.
     #[command(after_long_help = include_str!("help/revoke.txt"))]
-    Revoke(Named),
+    Revoke(Revoke),
     /// Export sequences as JSON lines, for backup or import
     ///
     /// Prints one sequence per line. Numbers are strings of digits, because many programs round numbers above
@@ -268,31 +282,35 @@ pub(crate) enum Command {
         /// Shell to complete for
         shell: Shell,
     },
+    /// Print a man page
+    #[command(after_long_help = include_str!("help/man.txt"))]
+    Man {
+        /// Command to describe [default: idmill itself]
+        command: Option<String>,
+    },
 }
 
 impl Command {
-    /// Returns whether the command is a server, which runs until a signal.
+    /// Returns whether the command is a server, which runs until a signal, and handles signals itself.
     pub(crate) fn serves(&self) -> bool {
         matches!(self, Self::Serve(_))
     }
 
-    /// Returns whether the command handles signals itself: a signal is its normal end.
-    pub(crate) fn ends_by_signal(&self) -> bool {
-        matches!(self, Self::Doctor(Doctor { watch: Some(_), .. }) | Self::Serve(_))
-    }
-
-    /// Returns the state that a signal leaves behind, for the message.
-    pub(crate) fn when_stopped(&self) -> &'static str {
-        match self {
-            Self::Next(_) => "ids that were reserved but not printed leave a gap",
+    /// Returns the state that a signal leaves behind.
+    pub(crate) fn when_stopped(&self) -> Stopped {
+        let (so, changes) = match self {
+            Self::Next(_) => ("ids that were reserved but not printed leave a gap", true),
             Self::Create(_) | Self::Set(_) | Self::Remove(_) | Self::Revoke(_) => {
-                "the change may have been made: check with `idmill show`"
+                ("the change may have been made: check with `idmill show`", true)
             }
             Self::Import(_) => {
-                "each sequence was either imported or left unchanged: import the file again to finish"
+                ("each sequence was either imported or left unchanged: import the file again to finish", true)
             }
-            _ => "the command did not finish",
-        }
+            Self::Doctor(doctor) => ("the command did not finish", doctor.fix),
+            Self::Check(_) | Self::Bench(_) | Self::Draws(_) => ("the command did not finish", true),
+            _ => ("the command did not finish", false),
+        };
+        Stopped { so, changes, prints: matches!(self, Self::Next(_)) }
     }
 }
 
@@ -338,7 +356,8 @@ pub(crate) struct Next {
 pub(crate) struct Within {
     /// How long to retry while the store is busy or unreachable
     ///
-    /// Includes the time to connect. A change with an unknown outcome is not retried.
+    /// The time to connect counts for the first call of the store; each later call has the whole time. A
+    /// change with an unknown outcome is not retried.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub(crate) timeout: Duration,
 }
@@ -449,6 +468,18 @@ pub(crate) struct Named {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Revoke {
+    /// Name of the sequence
+    #[arg(value_parser = sequence)]
+    pub(crate) name: SequenceName,
+    /// Print the change without making it
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) within: Within,
+}
+
+#[derive(Args, Debug)]
 #[command(group(ArgGroup::new("change").required(true).multiple(true).args(["next", "max"])))]
 pub(crate) struct Set {
     /// Name of the sequence
@@ -466,6 +497,9 @@ pub(crate) struct Set {
     /// Confirm that ids will be handed out again
     #[arg(long, requires = "backwards")]
     pub(crate) yes: bool,
+    /// Print the change without making it; needs no --yes
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) within: Within,
 }
@@ -478,6 +512,9 @@ pub(crate) struct Remove {
     /// Confirm the removal
     #[arg(long)]
     pub(crate) yes: bool,
+    /// Print the sequence without removing it; needs no --yes
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Let a later sequence of this name repeat ids; requires a guard
     ///
     /// Without `--forget`, a later sequence of this name starts above all ids that were claimed at the
@@ -497,6 +534,9 @@ pub(crate) struct Export {
     #[arg(long, value_name = "TEXT", conflicts_with = "names")]
     pub(crate) prefix: Option<String>,
     /// Write to this file, replaced only when complete [default: stdout]
+    ///
+    /// `-` is stdout. A symbolic link is followed. A new file has the permissions of the umask, and a
+    /// replaced file keeps its permissions.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]

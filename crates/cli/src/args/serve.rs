@@ -13,7 +13,7 @@ use clap::Args;
 use idmill::Order;
 use serde::{Deserialize, Deserializer};
 
-use super::values::{duration, length, order, time};
+use super::values::{boolean, duration, length, order, time};
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Serve {
@@ -78,14 +78,14 @@ pub(crate) struct Keys {
     /// Allow a non-loopback address without TLS or without tokens
     ///
     /// Use it in a trusted network, or behind a proxy that provides both.
-    #[arg(long, env = "IDMILL_SERVE_INSECURE", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(long, env = "IDMILL_SERVE_INSECURE", value_parser = boolean, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) insecure: Option<bool>,
     /// Create sequences on first use [default: true without --tokens, else false]
     ///
     /// With `--create=false`, a draw from an unknown sequence is an error, so that a mistyped name does not
     /// create a sequence that starts at 1. IDMILL_EXISTING=true prevents new sequences in `next`, and here
     /// unless you set --create.
-    #[arg(long, env = "IDMILL_SERVE_CREATE", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(long, env = "IDMILL_SERVE_CREATE", value_parser = boolean, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) create: Option<bool>,
     /// How long a request waits for an id that is not in memory [default: 5s]
     #[arg(long, alias = "patience", value_name = "DURATION", env = "IDMILL_SERVE_TIMEOUT", value_parser = duration)]

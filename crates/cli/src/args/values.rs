@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use idmill::{Order, SequenceName};
+use idmill_doctor::FindingKind;
 
 use crate::planning::LONGEST_RANGE;
 
@@ -13,6 +14,16 @@ pub(crate) fn id(text: &str) -> Result<u64, String> {
     let digits: String = text.chars().filter(|c| *c != '_').collect();
     let plain = text.starts_with(|c: char| c.is_ascii_digit()) && digits.bytes().all(|b| b.is_ascii_digit());
     digits.parse().ok().filter(|_| plain).ok_or_else(|| rule.to_owned())
+}
+
+/// Parses a boolean option or variable. An empty one is rejected: the value that a deployment should have set
+/// is missing.
+pub(crate) fn boolean(text: &str) -> Result<bool, String> {
+    match text.trim() {
+        "1" | "yes" | "true" | "on" => Ok(true),
+        "0" | "no" | "false" | "off" => Ok(false),
+        _ => Err("use true or false".to_owned()),
+    }
 }
 
 /// Parses a number of ids: at least one, and at most the longest range in memory.
@@ -70,7 +81,7 @@ fn named<'a>((name, rest): (&str, &'a str)) -> Option<(SequenceName, &'a str)> {
 
 /// Parses a sequence's name and the URL after an equals sign. A name can contain `=`, so this splits at the
 /// first `=` that is followed by a scheme.
-pub(super) fn of_sequence(text: &str) -> Result<(SequenceName, String), String> {
+pub(crate) fn of_sequence(text: &str) -> Result<(SequenceName, String), String> {
     let splits = text.match_indices('=').map(|(at, _)| (&text[..at], &text[at + 1..]));
     let begins_so = |rest: &str| {
         let scheme = rest.split(':').next().unwrap_or_default();
@@ -97,6 +108,25 @@ pub(super) fn rate_of(text: &str) -> Result<(SequenceName, f64), String> {
         _ => return Err(rule()),
     };
     Ok((name, rate(number)? / seconds))
+}
+
+/// The findings that an operator can accept for a sequence. Other findings mean that ids can repeat, or that
+/// something is not known.
+const ACCEPTED: [FindingKind; 5] = [
+    FindingKind::Exhausted,
+    FindingKind::EndsSoon,
+    FindingKind::TooNarrow,
+    FindingKind::ColumnDefault,
+    FindingKind::Incomplete,
+];
+
+/// Parses a sequence's name and a finding that is accepted for the sequence.
+pub(super) fn accepted(text: &str) -> Result<(SequenceName, FindingKind), String> {
+    let (name, kind) =
+        text.rsplit_once('=').and_then(named).ok_or("write NAME=KIND, such as seats=exhausted")?;
+    let kinds = || ACCEPTED.map(FindingKind::as_str).join(", ");
+    let known = ACCEPTED.into_iter().find(|known| known.as_str() == kind);
+    known.map(|kind| (name, kind)).ok_or_else(|| format!("only these findings can be accepted: {}", kinds()))
 }
 
 /// Parses a sequence's name and the type of its ids. Also returns the largest id that the type holds.
@@ -134,6 +164,14 @@ mod tests {
     }
 
     #[test]
+    fn booleans_have_one_spelling_rule() {
+        for (text, value) in [("1", true), ("yes", true), (" on ", true), ("0", false), ("off", false)] {
+            assert_eq!(boolean(text), Ok(value), "{text}");
+        }
+        assert!(boolean("").is_err() && boolean("2").is_err());
+    }
+
+    #[test]
     fn rates_are_finite_and_not_negative() {
         assert_eq!((rate("1_000.5"), rate("0")), (Ok(1000.5), Ok(0.0)));
         for bad in ["", "-1", "nan", "inf", "1e13", "many"] {
@@ -151,7 +189,7 @@ mod tests {
         assert_eq!(rate_of("a=b=120/m"), Ok((name("a=b"), 2.0)));
         assert_eq!(rate_of("orders=1_000"), Ok((name("orders"), 1000.0)));
         assert_eq!(type_of("orders=u32"), Ok((name("orders"), ("u32".to_owned(), 4_294_967_295))));
-        for bad in ["orders", "", "=sqlite:a", "orders=shop.db"] {
+        for bad in ["orders", "", "=sqlite:a", "orders=shop.db", "orders=:a", "orders=shop.db:a"] {
             assert!(of_sequence(bad).is_err(), "{bad}");
         }
         for bad in ["orders", "orders=-1/s", "orders=5/w", "orders=/s", "=5/s"] {
@@ -163,8 +201,40 @@ mod tests {
     #[test]
     fn durations_need_a_unit_and_some_time() {
         assert_eq!(duration("1m 30s"), Ok(Duration::from_secs(90)));
-        for bad in ["5", "0s", "", "-1s", "2years"] {
+        assert_eq!(duration("365d"), Ok(Duration::from_secs(31_536_000)));
+        assert_eq!((time("0s"), duration("1ns")), (Ok(Duration::ZERO), Ok(Duration::from_nanos(1))));
+        for bad in ["5", "0s", "", "-1s", "2years", "365d 1ns"] {
             assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+    #[test]
+    fn order_has_three_names() {
+        let orders = ["process", "thread", "global"].map(order);
+        assert_eq!(orders, [Ok(Order::Process), Ok(Order::Thread), Ok(Order::Global)]);
+        assert_eq!(order("random").unwrap_err(), "use process, thread or global");
+    }
+
+    #[test]
+    fn type_holds_its_largest_value() {
+        for (name, largest) in [
+            ("i8", 127),
+            ("u8", 255),
+            ("i16", 32_767),
+            ("u16", 65_535),
+            ("i32", 2_147_483_647),
+            ("u32", 4_294_967_295),
+            ("i64", 9_223_372_036_854_775_807),
+            ("u64", u64::MAX),
+        ] {
+            assert_eq!(type_of(&format!("s={name}")).unwrap().1, (name.to_owned(), largest));
+        }
+    }
+
+    #[test]
+    fn rate_is_converted_to_seconds() {
+        for (given, rate) in [("7", 7.0), ("7/s", 7.0), ("60/m", 1.0), ("7200/h", 2.0), ("43200/d", 0.5)] {
+            let read: f64 = rate_of(&format!("s={given}")).unwrap().1;
+            assert!((read - rate).abs() < 1e-9, "{given}: {read}");
         }
     }
 }

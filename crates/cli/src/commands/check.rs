@@ -2,17 +2,21 @@
 
 use std::time::{Duration, Instant};
 
+use hdrhistogram::Histogram;
 use idmill::store::{Bounds, Capabilities, Change, Durability, Page, Reserve, Store};
 use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill_url::StoreUrl;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::forget;
 use crate::args::{Check, Global};
 use crate::failure::{Failure, Outcome};
 use crate::measuring::{self, millis, nanos};
 use crate::opening;
 use crate::output::{self, digits, pairs, render, settings, table};
 use crate::planning::Workload;
+use crate::retrying::late;
 
 /// The sequence of every check. A user without the right to remove it leaves it behind, and uses it again.
 const SEQUENCE: &str = "idmill-check";
@@ -42,6 +46,19 @@ struct Tried {
 }
 
 impl Tried {
+    fn of(operation: &'static str, times: &Histogram<u64>, error: Option<&Error>) -> Self {
+        let at = |quantile| millis(times.value_at_quantile(quantile));
+        Self {
+            operation,
+            samples: times.len(),
+            p50_ms: at(0.5),
+            p99_ms: at(0.99),
+            max_ms: at(1.0),
+            error: error.map(Error::to_string),
+            kind: error.map(Error::kind),
+        }
+    }
+
     fn result(&self) -> &'static str {
         match self.kind {
             None => "ok",
@@ -57,14 +74,13 @@ impl Tried {
 }
 
 pub(super) async fn run(global: &Global, args: &Check) -> Outcome {
-    let store = opening::unretried(global).await?;
-    let operations = all(&*store, args.samples).await?;
-    let reserve = operations.iter().find(|tried| tried.operation == "reserve" && tried.error.is_none());
-    let latency = reserve.map(|reserve| Duration::from_secs_f64(reserve.p99_ms / 1e3));
+    let store = opening::unretried(global, args.timeout).await?;
+    let url = opening::url(global)?;
+    let operations = all(&*store, Some(&url), args).await?;
     let report = Report {
-        store: opening::url(global)?.to_string(),
+        store: url.to_string(),
         capabilities: store.capabilities(),
-        workload: latency.map(|latency| Workload::surviving(args.outage, args.rate, latency)),
+        workload: latency(&operations).map(|latency| Workload::surviving(args.outage, args.rate, latency)),
         outage: args.outage,
         operations,
     };
@@ -72,8 +88,9 @@ pub(super) async fn run(global: &Global, args: &Check) -> Outcome {
     report.verdict()
 }
 
-/// Runs six operations of a store on a sequence, which is removed at the end.
-async fn all(store: &dyn Store, samples: u32) -> Result<Vec<Tried>> {
+/// Runs six operations of a store on a sequence, which is removed at the end, with its claims at the witness
+/// of the URL.
+async fn all(store: &dyn Store, url: Option<&StoreUrl>, args: &Check) -> Result<Vec<Tried>> {
     let name = &SequenceName::new(SEQUENCE)?;
     let create = Bounds::of::<i32>();
     let request = Reserve::new(name.clone(), 1).ceiling(create.max()).create(create);
@@ -84,32 +101,45 @@ async fn all(store: &dyn Store, samples: u32) -> Result<Vec<Tried>> {
             _ => Ok(()),
         }
     };
+    let removed = || async {
+        store.remove(name, None).await?;
+        match url {
+            Some(url) => forget(store, url, name).await,
+            None => Ok(()),
+        }
+    };
     Ok(vec![
-        time("list", 1, || store.list(&page)).await,
-        time("create", 1, created).await,
-        time("reserve", samples, || store.reserve(&request)).await,
-        time("inspect", samples, || store.inspect(name)).await,
-        time("set", 1, || store.set(name, change)).await,
-        time("remove", 1, || store.remove(name)).await,
+        time(args.timeout, "list", 1, || store.list(&page)).await,
+        time(args.timeout, "create", 1, created).await,
+        time(args.timeout, "reserve", args.samples, || store.reserve(&request)).await,
+        time(args.timeout, "inspect", args.samples, || store.inspect(name)).await,
+        time(args.timeout, "set", 1, || store.set(name, change)).await,
+        time(args.timeout, "remove", 1, removed).await,
     ])
 }
 
-async fn time<T, F>(operation: &'static str, samples: u32, call: impl Fn() -> F) -> Tried
+/// Measures an operation, whose calls may each take `limit`.
+async fn time<T, F>(limit: Duration, operation: &'static str, samples: u32, call: impl Fn() -> F) -> Tried
 where
     F: Future<Output = Result<T>>,
 {
     let (mut times, mut error) = (measuring::times(), None);
     for _ in 0..samples {
         let before = Instant::now();
-        if let Err(failed) = call().await {
+        let outcome = tokio::time::timeout(limit, call()).await;
+        if let Err(failed) = outcome.unwrap_or_else(|_| Err(late(limit))) {
             error = Some(failed);
             break;
         }
         times.saturating_record(nanos(before.elapsed()));
     }
-    let [p50_ms, p99_ms, max_ms] = [0.5, 0.99, 1.0].map(|quantile| millis(times.value_at_quantile(quantile)));
-    let (kind, error) = (error.as_ref().map(Error::kind), error.map(|error| error.to_string()));
-    Tried { operation, samples: times.len(), p50_ms, p99_ms, max_ms, error, kind }
+    Tried::of(operation, &times, error.as_ref())
+}
+
+/// Returns the 99th percentile of reserves, unless one failed.
+fn latency(operations: &[Tried]) -> Option<Duration> {
+    let reserve = operations.iter().find(|tried| tried.operation == "reserve" && tried.error.is_none());
+    reserve.map(|reserve| Duration::from_secs_f64(reserve.p99_ms / 1e3))
 }
 
 impl Report {
@@ -192,7 +222,8 @@ fn recommended(workload: &Workload) -> [(&'static str, String); 4] {
 
 #[cfg(test)]
 mod tests {
-    use idmill::store::{MemoryStore, StoreFuture};
+    use idmill::store::{Identity, MemoryStore, StoreFuture};
+    use idmill_testing::faulty::{Faults, FaultyStore};
 
     use super::*;
 
@@ -203,7 +234,7 @@ mod tests {
     impl Store for Undeletable {
         idmill::store_calls!(|this| this.0 => capabilities reserve create inspect list set);
 
-        fn remove<'a>(&'a self, _: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
+        fn remove<'a>(&'a self, _: &'a SequenceName, _: Option<Identity>) -> StoreFuture<'a, Result<bool>> {
             Box::pin(async { Err(ErrorKind::Denied.into()) })
         }
     }
@@ -211,11 +242,130 @@ mod tests {
     #[tokio::test]
     async fn check_without_delete_passes_and_uses_one_sequence() {
         let memory = MemoryStore::new();
+        let second = Duration::from_secs(1);
+        let args = Check { rate: 1.0, outage: second, samples: 2, timeout: second };
         for _ in 0..3 {
-            let operations = all(&Undeletable(memory.clone()), 2).await.unwrap();
+            let operations = all(&Undeletable(memory.clone()), None, &args).await.unwrap();
             assert!(operations.iter().all(|tried| !tried.has_failed()), "{operations:?}");
             assert_eq!(operations.last().unwrap().result(), "no right");
         }
-        assert_eq!(memory.list_all().await.unwrap().len(), 1);
+        let left = memory.list_all().await.unwrap();
+        let maxima: Vec<_> = left.iter().map(|info| info.bounds.max()).collect();
+        assert_eq!(maxima, [2_147_483_646], "`set` lowered the max");
+    }
+
+    /// Returns an operation that took 1 ms, 2 ms, and so on to 100 ms.
+    fn tried(operation: &'static str, kind: Option<ErrorKind>) -> Tried {
+        let mut times = measuring::times();
+        (1..=100).for_each(|millis| times.record(millis * 1_000_000).unwrap());
+        Tried::of(operation, &times, kind.map(Error::from).as_ref())
+    }
+
+    fn report(operations: Vec<Tried>) -> Report {
+        let minute = Duration::from_secs(60);
+        let workload = Workload::surviving(minute, 500.0, Duration::from_millis(10));
+        let capabilities = MemoryStore::new().capabilities();
+        let store = "memory:".to_owned();
+        Report { store, capabilities, operations, outage: minute, workload: Some(workload) }
+    }
+
+    #[test]
+    fn each_percentile_is_in_its_field_and_column() {
+        let tried = tried("reserve", None);
+        let rounded = [tried.p50_ms, tried.p99_ms, tried.max_ms].map(f64::round);
+        assert_eq!((tried.samples, rounded), (100, [50.0, 99.0, 100.0]));
+        assert_eq!(latency(std::slice::from_ref(&tried)).unwrap().as_millis(), 99);
+        let fixed = Tried { p50_ms: 1.5, p99_ms: 12.25, max_ms: 123.4, ..tried };
+        let report = report(vec![fixed, Tried { samples: 0, ..self::tried("set", Some(ErrorKind::Denied)) }]);
+        let text = report.human();
+        let lines: Vec<Vec<_>> = text.lines().take(3).map(|line| line.split_whitespace().collect()).collect();
+        let expected: [&[&str]; 3] = [
+            &["OPERATION", "SAMPLES", "P50", "MS", "P99", "MS", "MAX", "MS", "RESULT"],
+            &["reserve", "100", "1.50", "12.2", "123", "ok"],
+            &["set", "0", "-", "-", "-", "FAILED"],
+        ];
+        assert_eq!(lines, expected.map(<[&str]>::to_vec), "{text}");
+        let first = &report.json()["operations"][0];
+        assert_eq!((&first["p50_ms"], &first["p99_ms"]), (&json!(1.5), &json!(12.25)), "{first}");
+        assert_eq!((&first["max_ms"], &first["error"]), (&json!(123.4), &json!(null)), "{first}");
+    }
+
+    #[test]
+    fn only_reserves_without_an_error_set_the_latency() {
+        assert_eq!(latency(&[tried("inspect", None)]), None);
+        assert_eq!(latency(&[tried("reserve", Some(ErrorKind::Unavailable))]), None);
+    }
+
+    #[test]
+    fn report_explains_the_recommended_sizes() {
+        let report = report(Vec::new());
+        let text = report.human();
+        for line in [
+            "store       memory:",
+            "durability  NONE: after a crash of the store, the last reserved ids may be reserved again",
+            "processes   several at a time",
+            "watermark   35620 = 500/s x (1m 11s 200ms + 4 x 10.0 ms)",
+            "waste       at most 71240 ids if a process crashes",
+            "settings    .outage_budget(Duration::from_millis(71_200)).max_buffered(71_240)",
+        ] {
+            assert!(text.lines().any(|each| each == line), "{line}: {text}");
+        }
+        let json = report.json();
+        let recommended = json!({
+            "ids_per_second": 500.0, "outage_seconds": 60.0, "latency_ms": 10.0, "step": 35_620,
+            "watermark": 35_620, "max_buffered": 71_240,
+        });
+        assert_eq!(json["recommended"], recommended);
+        assert_eq!((&json["durability"], &json["shared"]), (&json!("process"), &json!(true)));
+    }
+
+    #[test]
+    fn durable_store_of_one_process_is_reported() {
+        let mut report = report(Vec::new());
+        (report.capabilities.durability, report.capabilities.shared) = (Durability::Disk, false);
+        report.workload = None;
+        let (text, json) = (report.human(), report.json());
+        assert!(text.contains("durability  reserves survive a crash of the machine\n"), "{text}");
+        assert!(text.contains("processes   ONE at a time\n") && !text.contains("watermark"), "{text}");
+        assert_eq!((&json["durability"], &json["shared"]), (&json!("disk"), &json!(false)));
+        assert_eq!(json["recommended"], json!(null));
+    }
+
+    #[test]
+    fn verdict_counts_failures_but_not_a_missing_right() {
+        let denied = Some(ErrorKind::Denied);
+        let fine = vec![tried("list", None), tried("remove", denied)];
+        assert!(report(fine).verdict().is_ok());
+        let failed =
+            vec![tried("list", None), tried("set", denied), tried("remove", Some(ErrorKind::Conflict))];
+        let results: Vec<_> = failed.iter().map(Tried::result).collect();
+        assert_eq!(results, ["ok", "FAILED", "FAILED"]);
+        let failure = report(failed).verdict().unwrap_err();
+        assert_eq!(failure.message(), "2 of 3 operations failed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn measuring_stops_at_the_first_error_or_late_answer() {
+        let second = Duration::from_secs(1);
+        let calls = std::cell::Cell::new(0);
+        let call = async || {
+            calls.set(calls.get() + 1);
+            if calls.get() < 3 { Ok(()) } else { Err(Error::from(ErrorKind::Denied)) }
+        };
+        let failed = time(second, "set", 5, call).await;
+        assert_eq!((calls.get(), failed.samples, failed.kind), (3, 2, Some(ErrorKind::Denied)));
+        let late = time(second, "set", 5, std::future::pending::<Result<()>>).await;
+        assert_eq!((late.samples, late.kind), (0, Some(ErrorKind::Deadline)));
+        assert_eq!(late.error.unwrap(), "the store did not answer within 1s");
+        let whole = time(second, "set", 5, async || Ok(())).await;
+        assert_eq!((whole.samples, whole.kind), (5, None));
+    }
+    #[tokio::test]
+    async fn each_operation_of_a_failed_store_fails() {
+        let second = Duration::from_secs(1);
+        let args = Check { rate: 1.0, outage: second, samples: 2, timeout: second };
+        let operations = all(&FaultyStore::with_faults(Faults::outage()), None, &args).await.unwrap();
+        let failed: Vec<_> = operations.iter().filter(|tried| tried.has_failed()).collect();
+        assert_eq!(failed.len(), 6, "{operations:?}");
     }
 }

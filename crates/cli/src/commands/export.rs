@@ -1,5 +1,6 @@
 //! `idmill export`: sequences as lines of JSON, page by page.
 
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,10 +17,14 @@ use crate::failure::{Failure, Outcome};
 use crate::output::or_dash;
 use crate::{opening, output};
 
+/// Maximum number of symbolic links to follow. Linux has the same limit.
+const LINKS: usize = 40;
+
 pub(super) async fn run(global: &Global, args: &Export) -> Outcome {
     let store = opening::existing(global, args.within.timeout).await?;
     let claims = Claims { witness: opening::url(global)?.witness(&*store).await?, json: global.json };
-    let mut out = Out::new(args.output.as_deref())?;
+    let file = args.output.as_deref().filter(|file| *file != Path::new("-"));
+    let mut out = Out::new(file)?;
     let outcome = if args.names.is_empty() {
         all(&*store, &claims, args.prefix.as_deref().unwrap_or_default(), &mut out).await
     } else {
@@ -28,10 +33,11 @@ pub(super) async fn run(global: &Global, args: &Export) -> Outcome {
         }
         Ok(None)
     };
-    // Unreadable rows do not affect the other rows. If the store fails, no file is left.
+    // Unreadable rows do not affect the other rows, but the file is not complete. If the store fails, no file
+    // is left.
     let unreadable = outcome?;
-    let count = out.finish()?;
-    if let Some(file) = &args.output {
+    let count = out.finish(unreadable.is_none())?;
+    if let Some(file) = file {
         output::note(global.json, &format!("sequences in {}: {count}", file.display()));
     }
     unreadable.map_or(Ok(()), Err)
@@ -118,7 +124,8 @@ impl Claims {
 /// cut off at the end of a line would look complete.
 struct Out {
     to: Box<dyn Write + Send>,
-    file: Option<(NamedTempFile, PathBuf)>,
+    /// The path, and the file that gets this name. A device or a pipe is written to directly.
+    file: Option<(Option<NamedTempFile>, PathBuf)>,
     count: u64,
 }
 
@@ -127,25 +134,29 @@ impl Out {
         let Some(path) = file else {
             return Ok(Self { to: Box::new(io::stdout()), file: None, count: 0 });
         };
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let made = NamedTempFile::new_in(parent).and_then(|file| Ok((file.reopen()?, file)));
-        let (handle, file) = made.map_err(|error| unwritten(path, &error))?;
-        Ok(Self { to: Box::new(handle), file: Some((file, path.to_owned())), count: 0 })
+        let (handle, file) = made(path).map_err(|error| unwritten(path, &error))?;
+        Ok(Self { to: Box::new(handle), file: Some((file, target(path))), count: 0 })
     }
 
     fn write(&mut self, some: &[SequenceInfo]) -> Outcome {
-        let lines: String = some.iter().map(exported::line).collect();
+        self.count += some.len() as u64;
+        self.add(&some.iter().map(exported::line).collect::<String>())
+    }
+
+    fn add(&mut self, lines: &str) -> Outcome {
         let written = self.to.write_all(lines.as_bytes()).and_then(|()| self.to.flush());
         written.map_err(|error| match &self.file {
             Some((_, path)) => unwritten(path, &error),
             None => Failure::of_stdout("the result", &error),
-        })?;
-        self.count += some.len() as u64;
-        Ok(())
+        })
     }
 
-    fn finish(mut self) -> Outcome<u64> {
-        if let Some((file, path)) = self.file.take() {
+    /// Writes the last line if the lines are `complete`, and returns the number of sequences.
+    fn finish(mut self, complete: bool) -> Outcome<u64> {
+        if complete {
+            self.add(&exported::end(self.count))?;
+        }
+        if let Some((Some(file), path)) = self.file.take() {
             let kept = file.as_file().sync_all().and_then(|()| Ok(file.persist(&path)?));
             kept.map_err(|error| unwritten(&path, &error))?;
         }
@@ -153,6 +164,133 @@ impl Out {
     }
 }
 
+/// Opens the file for writing, or creates the file that replaces it.
+fn made(path: &Path) -> io::Result<(File, Option<NamedTempFile>)> {
+    let found = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        found => Some(found?),
+    };
+    if found.as_ref().is_some_and(|found| !found.is_file()) {
+        return Ok((File::options().write(true).open(path)?, None));
+    }
+    let path = target(path);
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    // The umask applies to these permissions.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let file = builder.tempfile_in(parent)?;
+    if let Some(found) = found {
+        file.as_file().set_permissions(found.permissions())?;
+    }
+    Ok((file.reopen()?, Some(file)))
+}
+
+/// Follows symbolic links. The file at the end may be missing.
+fn target(path: &Path) -> PathBuf {
+    let next = |link: &PathBuf| {
+        let to = fs::read_link(link).ok()?;
+        Some(link.parent().map_or(to.clone(), |parent| parent.join(&to)))
+    };
+    std::iter::successors(Some(path.to_owned()), next).take(LINKS).last().unwrap_or_default()
+}
+
 fn unwritten(path: &Path, error: &io::Error) -> Failure {
     Failure::io(&format!("{} cannot be written", path.display()), error)
+}
+
+#[cfg(test)]
+mod tests {
+    use idmill::store::{Bounds, Change, MemoryStore, Reserve};
+    use idmill_guard::{FileWitness, Guarded, forget};
+
+    use super::*;
+
+    async fn stored(names: &[&str]) -> MemoryStore {
+        let store = MemoryStore::new();
+        for name in names {
+            store.create(&name.parse().unwrap(), Bounds::new(1, 9).unwrap()).await.unwrap();
+        }
+        store
+    }
+
+    #[tokio::test]
+    async fn file_appears_when_it_is_complete() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = stored(&["a", "b1", "b2"]).await;
+        let claims = Claims { witness: None, json: false };
+        for (prefix, is_complete, count) in [("", true, 3), ("b", true, 2), ("b", false, 2), ("c", true, 0)] {
+            let path = directory.path().join(format!("{count}-{is_complete}"));
+            let mut out = Out::new(Some(&path)).unwrap();
+            assert!(all(&store, &claims, prefix, &mut out).await.unwrap().is_none());
+            assert!(!path.exists(), "{prefix}");
+            assert_eq!(out.finish(is_complete).unwrap(), count);
+            let text = fs::read_to_string(&path).unwrap();
+            let end = format!("{{\"format\":\"1\",\"sequences\":\"{count}\"}}");
+            let sequences = text.lines().filter(|line| line.contains("\"name\":")).count();
+            assert_eq!((sequences as u64, text.lines().any(|line| line == end)), (count, is_complete));
+        }
+    }
+
+    #[test]
+    fn failed_export_leaves_the_file_as_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ids");
+        fs::write(&path, "old").unwrap();
+        let mut out = Out::new(Some(&path)).unwrap();
+        out.add("new").unwrap();
+        drop(out);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        let missing = directory.path().join("no/where");
+        let failure = Out::new(Some(&missing)).err().unwrap();
+        assert!(failure.message().starts_with(&format!("{} cannot be written: ", missing.display())));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_but_not_for_ever() {
+        use std::os::unix::fs::symlink;
+
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        symlink("second", at("first")).unwrap();
+        symlink(at("file"), at("second")).unwrap();
+        assert_eq!(target(&at("first")), at("file"));
+        assert_eq!(target(&at("file")), at("file"));
+        symlink("loop", at("loop")).unwrap();
+        assert_eq!(target(&at("loop")), at("loop"));
+    }
+
+    /// The sequence was removed after 20 ids, or was removed and forgotten. The one that followed it in the
+    /// store has no claims yet.
+    #[tokio::test]
+    async fn export_is_above_the_claims_unless_forgotten() {
+        for (is_forgotten, max, next) in
+            [(false, 99, Some(21)), (true, 99, Some(1)), (false, 20, None), (false, 21, Some(21))]
+        {
+            let directory = tempfile::tempdir().unwrap();
+            let (memory, name) = (MemoryStore::new(), "s".parse().unwrap());
+            let witness = FileWitness::open(directory.path().join("w")).unwrap();
+            let guarded = Guarded::new(memory.clone(), witness.clone());
+            let request = Reserve::new("s".parse().unwrap(), 20).create(Bounds::new(1, 99).unwrap());
+            guarded.reserve(&request).await.unwrap();
+            guarded.remove(&name, None).await.unwrap();
+            if is_forgotten {
+                forget(&witness, &name).await.unwrap();
+            }
+            let claims = Claims { witness: Some(Arc::new(witness)), json: false };
+            let above = async |info: &SequenceInfo| claims.above(&memory, vec![info.clone()]).await.unwrap();
+            let mut info = memory.create(&name, Bounds::new(1, max).unwrap()).await.unwrap();
+            let read = info.clone();
+            info.next = next;
+            assert_eq!(above(&read).await, [info], "{is_forgotten}, {max}");
+            // The store has moved on since the sequence was read.
+            let moved = memory.set(&name, Change::new().next(Some(max))).await.unwrap();
+            let expected = if is_forgotten { read.clone() } else { moved };
+            if max > 20 {
+                assert_eq!(above(&read).await, [expected], "{is_forgotten}, {max}");
+            }
+        }
+    }
 }

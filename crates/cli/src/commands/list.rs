@@ -1,8 +1,8 @@
 //! `idmill list`: prints the sequences of a store page by page, so that memory does not grow with their
 //! number.
 
-use idmill::store::{Listing, Page, Pages};
-use serde_json::{Value, json};
+use idmill::store::{Listing, Page, Pages, Unreadable};
+use serde_json::json;
 
 use crate::args::{Global, List};
 use crate::failure::{Failure, Outcome};
@@ -24,71 +24,50 @@ pub(super) async fn run(global: &Global, args: &List) -> Outcome {
 
 /// The output so far.
 struct Printed {
-    form: Form,
+    /// The table, or `None` for lines of JSON.
+    table: Option<SequenceTable>,
     left: usize,
-    /// The unreadable records, as in the JSON output. Names and meanings are stable.
-    unreadable: Vec<Value>,
+    unreadable: usize,
     /// The first error, for the exit code.
     first: Option<idmill::Error>,
 }
 
-enum Form {
-    Table(SequenceTable),
-    /// Whether a sequence was written.
-    Json(bool),
-}
-
 impl Printed {
     fn new(limit: usize, json: bool, wide: bool) -> Self {
-        let form = if json { Form::Json(false) } else { Form::Table(SequenceTable::new(wide)) };
-        Self { form, left: limit, unreadable: Vec::new(), first: None }
+        let table = (!json).then(|| SequenceTable::new(wide));
+        Self { table, left: limit, unreadable: 0, first: None }
     }
 
     fn page(&mut self, page: Listing) -> Outcome {
         let sequences: Vec<_> = page.sequences.iter().take(self.left).map(Sequence::from).collect();
         self.left -= sequences.len();
-        for found in page.unreadable {
-            if matches!(self.form, Form::Table(_)) {
-                anstream::eprintln!("\x1b[1;31merror:\x1b[0m {}", found.error);
-            }
+        output::write(&match &mut self.table {
+            Some(table) => table.rows(&sequences),
+            None => sequences.iter().map(output::line).collect(),
+        })?;
+        self.unreadable += page.unreadable.len();
+        page.unreadable.into_iter().try_for_each(|found| self.cannot_read(found))
+    }
+
+    fn cannot_read(&mut self, found: Unreadable) -> Outcome {
+        if self.table.is_some() {
+            output::error(&found.error.to_string());
+        } else {
+            // Names and meanings are stable.
             let (kind, message) = (found.error.kind().as_str(), found.error.to_string());
-            self.unreadable.push(json!({ "name": found.name, "kind": kind, "message": message }));
-            self.first.get_or_insert(found.error);
+            let entry = json!({ "name": found.name, "kind": kind, "message": message });
+            output::write_line(&json!({ "unreadable": entry }))?;
         }
-        let text = match &mut self.form {
-            Form::Table(table) => table.rows(&sequences),
-            Form::Json(begun) => in_json(begun, &sequences),
-        };
-        output::write(&text)
+        self.first.get_or_insert(found.error);
+        Ok(())
     }
 
     fn finish(mut self) -> Outcome {
-        let text = match &mut self.form {
-            Form::Table(table) => table.rows(&[]),
-            Form::Json(begun) => end_of_json(*begun, &self.unreadable),
-        };
-        output::write(&text)?;
+        // The headings are printed even if there is no sequence.
+        output::write(&self.table.as_mut().map_or_else(String::new, |table| table.rows(&[])))?;
         let Some(first) = self.first else { return Ok(()) };
-        let message = format!("{} of the store's entries cannot be read as sequences", self.unreadable.len());
+        let message = format!("{} of the store's entries cannot be read as sequences", self.unreadable);
         Err(Failure::from(idmill::Error::new(first.kind(), message).during(idmill::Operation::List))
-            .hint("the other entries are listed; `idmill list --json` also shows each error"))
+            .hint("the other entries are listed; the errors above name each entry"))
     }
-}
-
-/// Returns the next piece of the document. The document is an object, not an array, so that later versions
-/// can add fields.
-fn in_json(begun: &mut bool, sequences: &[Sequence]) -> String {
-    let mut text = String::new();
-    for sequence in sequences {
-        text += if *begun { ",\n    " } else { "{\n  \"sequences\": [\n    " };
-        text += &output::json(sequence).replace('\n', "\n    ");
-        *begun = true;
-    }
-    text
-}
-
-fn end_of_json(begun: bool, unreadable: &[Value]) -> String {
-    let end = if begun { "\n  ]" } else { "{\n  \"sequences\": []" };
-    let unreadable = output::json(&unreadable).replace('\n', "\n  ");
-    format!("{end},\n  \"unreadable\": {unreadable}\n}}\n")
 }

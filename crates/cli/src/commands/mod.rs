@@ -17,10 +17,13 @@ use clap::CommandFactory as _;
 use clap_complete::Shell;
 use idmill::store::{SequenceInfo, Store, not_found};
 use idmill::{Error, SequenceName};
+use idmill_url::StoreUrl;
 
 use crate::args::{Cli, Command, Global};
 use crate::failure::{Failure, Outcome, quoted};
 use crate::{formatted, opening, output, suggest};
+
+pub(crate) use doctor::last_verdict;
 
 /// Runs a command to completion. If the future is dropped, the outcome of a reserve or a change in flight is
 /// unknown.
@@ -54,6 +57,7 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
         }
         Command::Plan(args) => plan::run(&global, args).await,
         Command::Completions { shell } => completions(shell),
+        Command::Man { command } => man(command.as_deref()),
     }
 }
 
@@ -78,6 +82,33 @@ fn completions(shell: Shell) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "idmill", &mut script);
     output::print(&String::from_utf8_lossy(&script))
+}
+
+/// Prints the man page of a command, or of `idmill` itself.
+fn man(command: Option<&str>) -> Outcome {
+    let mut whole = Cli::command();
+    whole.build();
+    let described = match command {
+        None => whole,
+        Some(name) => {
+            let found = whole.find_subcommand(name).cloned();
+            let unknown = || Failure::usage(format!("there is no command `{name}`"));
+            found.ok_or_else(unknown)?.display_name(format!("idmill-{name}"))
+        }
+    };
+    let mut page = Vec::new();
+    let rendered = clap_mangen::Man::new(described).render(&mut page);
+    rendered.map_err(|error| Failure::io("the man page cannot be rendered", &error))?;
+    output::print(&String::from_utf8_lossy(&page))
+}
+
+/// Drops the claims of a removed sequence at the witness of the URL, if there is one. The ledger stays,
+/// marked as removed: no call deletes a ledger, since a claim that is late must still find it.
+async fn forget(store: &dyn Store, url: &StoreUrl, name: &SequenceName) -> idmill::Result<()> {
+    if let Some(witness) = url.witness(store).await? {
+        idmill_guard::forget(&*witness, name).await?;
+    }
+    Ok(())
 }
 
 /// Returns a sequence, which must exist.

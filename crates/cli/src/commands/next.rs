@@ -13,7 +13,7 @@ use super::absent;
 use crate::args::{Global, Next};
 use crate::failure::{Failure, Outcome, quoted};
 use crate::formatted::{Line, Lines, unwritten};
-use crate::retrying::{after, until};
+use crate::retrying::{after, late, until};
 use crate::{opening, output, suggest};
 
 /// Maximum number of ids per `take`. The limit bounds the waste if the reader closes stdout early, and lets
@@ -40,21 +40,22 @@ pub(super) async fn run(global: &Global, args: &Next) -> Outcome {
     };
     let sequences = Sequences::new(store.clone())?;
     // Wait a little longer: an error from `begin` has more details than this timeout.
-    let begun = timeout_at(end + MARGIN, begin(&store, &sequences, args, end, global)).await;
-    let outcome = match begun.unwrap_or_else(|_| Err(no_answer(args))) {
-        Ok((ids, first)) => print(&ids, first, args, line).await,
+    let begun = timeout_at(end + MARGIN, begin(&store, &sequences, args, end)).await;
+    let begun = begun.unwrap_or_else(|_| Err(late(args.within.timeout).of(&args.name)));
+    let is_new = begun.as_ref().is_ok_and(|begun| begun.is_new);
+    let outcome = match begun {
+        Ok(begun) => print(&begun.ids, begun.first, args, line).await,
         Err(error) if error.kind() == ErrorKind::NotFound => Err(absent(&*store, &args.name, error).await),
         Err(error) => Err(Failure::from(error).after_printing(0, args.count)),
     };
     let outcome = outcome.map_err(|failure| failure.of_store(&url));
     // An orderly close lets SQLite remove its log.
     let _ = timeout_at(end.max(after(CLOSING)), sequences.close()).await;
+    // The search for similar names may take a while, so it runs when the ids are printed.
+    if is_new {
+        output::note(global.json, &announcement(&*store, args).await);
+    }
     outcome
-}
-
-fn no_answer(args: &Next) -> idmill::Error {
-    let message = format!("the store did not answer within {:?}", args.within.timeout);
-    idmill::Error::new(ErrorKind::Deadline, message).of(&args.name)
 }
 
 /// The result of a `take`.
@@ -64,22 +65,26 @@ struct Got {
     then: Option<Error>,
 }
 
-/// Opens the sequence and takes the first ids. A new sequence is announced, because its name may be mistyped.
+/// An open sequence and its first ids.
+struct Begun {
+    ids: Allocator,
+    first: Got,
+    is_new: bool,
+}
+
+/// Opens the sequence and takes the first ids.
 async fn begin(
     store: &Arc<dyn Store>,
     sequences: &Sequences,
     args: &Next,
     end: Instant,
-    global: &Global,
-) -> idmill::Result<(Allocator, Got)> {
+) -> idmill::Result<Begun> {
     let is_new = store.inspect(&args.name).await?.is_none();
-    // Pass the remaining time, so that the draw itself times out and reports the store's last error.
-    let ids = open(sequences, args, is_new, until(end)).await?;
-    let first = get(&ids, args.count.min(at_once(args))).await?;
-    if is_new {
-        output::note(global.json, &announcement(&**store, args).await);
-    }
-    Ok((ids, first))
+    let ids = open(sequences, args, is_new).await?;
+    // Pass the remaining time, so that the draw itself times out and reports the store's last error. Later
+    // draws have the whole time.
+    let first = get(&ids.within(until(end)), args.count.min(at_once(args))).await?;
+    Ok(Begun { ids, first, is_new })
 }
 
 /// Returns the number of ids per `take`, at most a step. A `take` larger than the step would reserve a
@@ -88,6 +93,7 @@ fn at_once(args: &Next) -> u64 {
     args.step.map_or(AT_ONCE, |step| step.min(AT_ONCE))
 }
 
+/// Announces a new sequence, because its name may be mistyped.
 async fn announcement(store: &dyn Store, args: &Next) -> String {
     let new = format!("`{}` is a new sequence", args.name);
     match suggest::nearest(store, &args.name).await {
@@ -106,12 +112,7 @@ async fn print(ids: &Allocator, first: Got, args: &Next, line: Line) -> Outcome 
 
 /// Opens the sequence without prefetch, so that no id is reserved before it is needed. Without `--step`, the
 /// smallest step makes a reserve exactly as large as the request.
-async fn open(
-    sequences: &Sequences,
-    args: &Next,
-    is_new: bool,
-    timeout: Duration,
-) -> idmill::Result<Allocator> {
+async fn open(sequences: &Sequences, args: &Next, is_new: bool) -> idmill::Result<Allocator> {
     let mut sequence = sequences.sequence::<u64>(&*args.name);
     if let Some(start) = args.bounds.start {
         sequence = sequence.start(start);
@@ -120,7 +121,7 @@ async fn open(
     if let Some(max) = args.bounds.max.or(is_new.then_some(args.bounds.default_max())) {
         sequence = sequence.max(max);
     }
-    let sequence = sequence.step(args.step.unwrap_or(1)).watermark(0).timeout(timeout);
+    let sequence = sequence.step(args.step.unwrap_or(1)).watermark(0).timeout(args.within.timeout);
     let sequence = sequence.order(args.order);
     // Only requested bounds must be compared with the stored bounds. Otherwise, a lazy open saves a
     // transaction.
@@ -140,7 +141,7 @@ impl Run {
         let mut got = first;
         loop {
             self.left -= got.ids.len();
-            // A write may stall, which must not block the thread that handles signals and drives the refills.
+            // A write may stall, which must not block the refills.
             tokio::task::block_in_place(|| self.write(got.ids))?;
             progress.inc(self.lines - progress.position());
             match got.then {
@@ -201,10 +202,12 @@ fn progress(count: u64) -> ProgressBar {
 mod tests {
     use std::future::pending;
 
+    use clap::Parser as _;
     use idmill::store::{Capabilities, Grant, MemoryStore, Reserve, StoreFuture};
     use idmill_testing::hooked::{Hooked, Hooks};
 
     use super::*;
+    use crate::args::{Cli, Command};
 
     /// A store that grants ten ids at a time, thirty in total, and then never answers.
     #[derive(Debug, Default)]
@@ -238,5 +241,28 @@ mod tests {
         assert_eq!(got.ids.ids().collect::<Vec<_>>(), (1..=30).collect::<Vec<_>>());
         assert_eq!(got.then.unwrap().kind(), ErrorKind::Deadline);
         assert_eq!(get(&ids, 70).await.err().unwrap().kind(), ErrorKind::Deadline, "nothing more came");
+    }
+
+    #[test]
+    fn take_is_at_most_a_step() {
+        for (flags, ids) in
+            [("", AT_ONCE), (" --step 10", 10), (" --step 100000", AT_ONCE), (" --step 100001", AT_ONCE)]
+        {
+            let cli = Cli::parse_from(format!("idmill next s{flags}").split(' '));
+            let Command::Next(args) = cli.command else { unreachable!("the command is `next`") };
+            assert_eq!(at_once(&args), ids, "{flags}");
+        }
+    }
+
+    /// A `take` prefers the ids in memory, and a sequence with too few ids left gives them all.
+    #[tokio::test]
+    async fn take_is_as_long_as_the_ids_allow() {
+        let sequences = Sequences::new(MemoryStore::new()).unwrap();
+        let ids = sequences.sequence::<u64>("s").max(20).step(8).watermark(0).lazy().unwrap();
+        for (want, taken) in [(3, 1..=3), (8, 4..=8), (4, 9..=12), (8, 13..=16), (2, 17..=18), (9, 19..=20)] {
+            let got: Vec<_> = take(&ids, want).await.unwrap().ids().collect();
+            assert_eq!(got, taken.collect::<Vec<_>>());
+        }
+        assert_eq!(take(&ids, 9).await.unwrap_err().kind(), ErrorKind::Exhausted);
     }
 }

@@ -21,6 +21,13 @@ fn each_mode_is_measured_per_thread_count_with_a_baseline() {
     for run in runs {
         check(run);
     }
+    for of_threads in runs.chunks(runs.len() / 2) {
+        let number = |run: &Value, field: &str| run[field].as_f64().unwrap();
+        for run in of_threads {
+            let ratio = number(run, "ns_per_id") / number(&of_threads[0], "ns_per_id");
+            assert!((number(run, "ratio_to_bare") / ratio - 1.0).abs() < 1e-6, "{run} {}", of_threads[0]);
+        }
+    }
     assert!(place.files().is_empty());
     let store = report["store"].as_str().unwrap().trim_start_matches("sqlite:");
     assert!(!std::path::Path::new(store).exists(), "{store}");
@@ -43,7 +50,10 @@ fn check(run: &Value) {
     ];
     assert_eq!(keys(run), fields, "{run}");
     assert_eq!(keys(&run["draw_ns"]), ["max", "p50", "p90", "p99", "p99_9", "p99_99"]);
-    assert_eq!(run["ids"], 100 * run["threads"].as_u64().unwrap(), "{run}");
+    let all = 100 * run["threads"].as_u64().unwrap();
+    assert_eq!(run["ids"], all, "{run}");
+    let (nanos, rate) = (run["ns_per_id"].as_f64().unwrap(), run["ids_per_second"].as_f64().unwrap());
+    assert!((nanos * rate * 1e-7 / all as f64 - 1.0).abs() < 1e-6, "{run}");
     assert_eq!(run["reserves"].is_null(), run["mode"] == "bare", "{run}");
     if run["mode"] == "global" {
         assert!(run["waits"].as_u64() >= run["ids"].as_u64(), "{run}");

@@ -13,15 +13,27 @@ const OTHER: &str = "sqlite:other.db";
 
 /// Returns the list of sequences, without the incarnation and epoch, which an import does not keep.
 fn listed(place: &Place, store: &str) -> Vec<Value> {
-    let mut all = place.json(&["list", "--json", "--store", store])["sequences"].take();
-    let all = all.as_array_mut().unwrap();
-    for one in all.iter_mut() {
+    let mut all = place.lines(&["list", "--json", "--store", store]);
+    for one in &mut all {
         one.as_object_mut().unwrap().retain(|field, _| field != "incarnation" && field != "epoch");
     }
-    std::mem::take(all)
+    all
 }
 
+/// Imports the lines of some sequences, with the last line of an export.
 fn import(place: &Place, args: &[&str], lines: &str) -> Ran {
+    let sequences =
+        lines.lines().filter(|line| !line.trim().is_empty() && !line.contains("\"sequences\"")).count();
+    let end = if lines.contains("\"sequences\"") { String::new() } else { end(sequences) };
+    import_only(place, args, &format!("{lines}{end}"))
+}
+
+/// Returns the last line of an export.
+fn end(sequences: usize) -> String {
+    format!("{{\"format\":\"1\",\"sequences\":\"{sequences}\"}}\n")
+}
+
+fn import_only(place: &Place, args: &[&str], lines: &str) -> Ran {
     let mut command = place.command(&[&["import"], args].concat());
     let mut running =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -49,7 +61,8 @@ fn odd() -> Place {
 fn import_restores_exported_sequences() {
     let place = odd();
     let out = place.run(&["export"]).out;
-    assert_eq!(out.lines().count(), 11);
+    assert_eq!(out.lines().count(), 12);
+    assert!(out.ends_with(&end(11)), "{out}");
     let numbers = |line: &str| {
         serde_json::from_str::<Value>(line).unwrap().as_object().unwrap().values().any(Value::is_number)
     };
@@ -71,7 +84,7 @@ fn output_file_appears_only_when_complete() {
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "", "note: sequences in ids.jsonl: 11\n"));
     assert_eq!(std::fs::read_to_string(place.path().join("ids.jsonl")).unwrap(), place.run(&["export"]).out);
     let lines = |args: &[&str]| place.run(args).out.lines().count();
-    assert_eq!((lines(&["export", "--prefix", "s"]), lines(&["export", "a b", "it's"])), (1, 2));
+    assert_eq!((lines(&["export", "--prefix", "s"]), lines(&["export", "a b", "it's"])), (2, 3));
     // If the store or the sequence does not exist, no file is created or overwritten.
     let failed = place.run(&["export", "--store", "sqlite:none.db", "--output", "ids.jsonl"]);
     assert_eq!(failed.code, 4);
@@ -130,7 +143,7 @@ fn import_rejects_differing_bounds_and_continues() {
 #[test]
 fn bad_import_line_is_numbered_and_stops_the_import() {
     let place = odd();
-    let good = place.run(&["export", "small"]).out;
+    let good = place.run(&["export", "small"]).out.lines().next().unwrap().to_owned() + "\n";
     let lines = format!("{good}\nnonsense\n{good}{{\"format\":\"1\",\"name\":\"x\"}}\n");
     let ran = import(&place, &["--store", OTHER], &lines);
     assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{ran:?}");
@@ -143,13 +156,53 @@ fn bad_import_line_is_numbered_and_stops_the_import() {
     assert!(!place.files().contains(&"other.db".to_owned()));
     let ran = import(&place, &["--keep-going", "--store", OTHER], &lines);
     assert_eq!((ran.code, ran.out.as_str()), (2, "created small: next -\n"), "{ran:?}");
-    // A file without line breaks is split after every 64 KiB.
-    let ran = import(&place, &["--store", OTHER], &"x".repeat(1 << 20));
+    let ran = import(&place, &["--store", OTHER], &"x\n".repeat(16));
     assert!(ran.code == 2 && ran.err.contains("further lines that cannot be read: 6"), "{ran:?}");
+    let ran = import(&place, &["--store", OTHER], &"x\n".repeat(10));
+    assert!(ran.code == 2 && !ran.err.contains("further lines"), "{ran:?}");
+    // The end of a line that is too long is not read as another line.
+    let ran = import(
+        &place,
+        &["--keep-going", "--store", "sqlite:long.db"],
+        &format!("{}{good}", "x".repeat(65_536)),
+    );
+    assert!(ran.code == 1 && ran.err.contains("a line is longer than 65536 bytes"), "{ran:?}");
     // The input is truncated in the middle of a line.
-    let cut = &place.run(&["export"]).out;
-    assert_eq!(import(&place, &["--store", "sqlite:cut.db"], &cut[..cut.len() - 20]).code, 2);
+    let cut = &place.run(&["export", "small"]).out;
+    assert_eq!(import_only(&place, &["--store", "sqlite:cut.db"], &cut[..cut.len() - 20]).code, 2);
     assert!(!place.files().contains(&"cut.db".to_owned()));
+}
+
+#[test]
+fn import_requires_the_last_line() {
+    let place = odd();
+    let whole = place.run(&["export"]).out;
+    let first = whole.split_inclusive('\n').next().unwrap();
+    let one = |count: usize| format!("{first}{}", end(count));
+    let two = format!("{}{first}", one(1));
+    for cut in [first, "", "\n", &one(0), &one(2), &two] {
+        let ran = import_only(&place, &["--store", "sqlite:cut.db"], cut);
+        assert!(
+            ran.code == 2 && ran.err.contains("the export is not complete; nothing was changed"),
+            "{cut}: {ran:?}"
+        );
+        assert!(!place.files().contains(&"cut.db".to_owned()), "{cut}");
+    }
+    let ran = import_only(&place, &["--store", OTHER, "--keep-going"], first);
+    assert_eq!((ran.code, ran.out.lines().count()), (2, 1), "{ran:?}");
+    assert!(ran.err.contains("the export is not complete; its lines were imported"), "{}", ran.err);
+    // Concatenated exports are complete. The empty store has an export too.
+    let both = import_only(&place, &["--store", OTHER], &format!("{whole}{}{whole}", end(0)));
+    assert_eq!(both.code, 0, "{both:?}");
+}
+
+#[test]
+fn pipe_is_imported_like_a_file() {
+    let place = odd();
+    let script =
+        "idmill export > ids.jsonl && cat ids.jsonl | idmill import /dev/stdin --store sqlite:other.db";
+    let ran: Ran = place.shell(script).output().unwrap().into();
+    assert_eq!((ran.code, ran.out.lines().count()), (0, 11), "{ran:?}");
 }
 
 #[test]
@@ -159,6 +212,7 @@ fn unreadable_sequence_is_omitted_and_reported() {
     database.execute("UPDATE idmill_sequences SET start = 50 WHERE name = 'a b'", []).unwrap();
     let ran = place.run(&["export"]);
     assert_eq!((ran.code, ran.out.lines().count()), (1, 10), "{ran:?}");
+    assert!(!ran.out.contains("\"sequences\""), "the export is not complete: {}", ran.out);
     assert!(ran.err.contains("the row \"a b\"") && ran.err.contains("were skipped"), "{}", ran.err);
 }
 
@@ -171,6 +225,7 @@ fn interrupted_import_leaves_no_partial_sequence() {
         let line = json!({ "format": "1", "name": name.to_string(), "next": "50001", "start": "1", "max": "9999999" });
         writeln!(lines, "{line}").unwrap();
     }
+    lines += &end(400);
     for (round, signal) in ["-KILL", "-TERM", "-INT"].into_iter().cycle().take(24).enumerate() {
         let place = Place::new();
         std::fs::write(place.path().join("ids.jsonl"), &lines).unwrap();

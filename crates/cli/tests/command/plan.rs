@@ -29,8 +29,14 @@ fn ids_that_do_not_last_are_refused() {
     assert_eq!(ran.code, 5, "{ran:?}");
     assert!(ran.err.contains("last 24 days"), "{ran:?}");
     assert!(ran.out.contains("holds         NO: the ids last 24 days\n"), "{ran:?}");
-    let ran = Place::new().run(&["plan", "--rate", "0"]);
-    assert_eq!(ran.code, 2, "{ran:?}");
+    for slow in [&["--rate", "0"][..], &["--rate", "1e-20"], &["--rate", "1e-3", "--processes", "2000"]] {
+        let ran = Place::new().run(&[&["plan"], slow].concat());
+        assert!(ran.code == 2 && ran.err.contains("less than one id in ten days"), "{ran:?}");
+    }
+    for enough in [&["--rate", "1e-6"][..], &["--rate", "2e-6", "--processes", "2"]] {
+        let ran = Place::new().run(&[&["plan", "--outage", "1s"], enough].concat());
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
 }
 
 #[test]

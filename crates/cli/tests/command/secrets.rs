@@ -6,9 +6,9 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::Duration;
 
+use idmill_testing::fleet::{Server, request, talk};
 use serde_json::Value;
 
-use crate::common::served::{Served, talk};
 use crate::common::{Place, Ran};
 
 const PASSWORD: &str = "hunter2-of-nobody-else";
@@ -84,16 +84,18 @@ fn token_is_never_logged_but_its_acts_are() {
         ]);
         let token = made["token"].as_str().unwrap();
         fs::write(place.path().join("tokens.toml"), made["entry"].as_str().unwrap()).unwrap();
-        let served = Served::start(&place, &["--tokens", "tokens.toml", "--log-format", format], &[]);
+        let mut serve = place.command(&["serve", "-vv", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"]);
+        let served = Server::start(serve.args(["--tokens", "tokens.toml", "--log-format", format]));
         talk(
-            &served.resp,
+            served.resp,
             &format!(
                 "AUTH {token}\r\nINCR orders\r\nAUTH {token}x\r\nHELLO 3 AUTH default {token}\r\nQUIT\r\n"
             ),
         );
         for (token, status) in [(token.to_owned(), "201"), (format!("{token}x"), "401")] {
             let headers = format!("Authorization: Bearer {token}\r\nContent-Type: application/json\r\n");
-            let answer = served.request("PUT", &format!("/v1/sequences/{status}"), &headers, "{\"start\":1}");
+            let answer =
+                request(served.http, &format!("PUT /v1/sequences/{status}"), &headers, "{\"start\":1}");
             assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
         }
         let audit = served.until_logged("\"done\"");
@@ -106,7 +108,7 @@ fn token_is_never_logged_but_its_acts_are() {
         } else {
             assert!(audit.contains("by=\"shop\"") && audit.contains("sequence=\"201\""), "{audit}");
         }
-        let log = served.end();
+        let (_, log) = served.end();
         assert!(log.contains("TRACE") || log.contains("DEBUG"), "nothing more than usual is logged: {log}");
         assert!(!log.contains(token), "{log}");
     }

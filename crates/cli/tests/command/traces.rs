@@ -7,13 +7,13 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
+use idmill_testing::fleet::{Server, request, talk};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::StatusCode};
 use prost::Message as _;
 
 use crate::common::Place;
-use crate::common::served::{Served, talk};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
@@ -62,9 +62,9 @@ fn collect(stream: TcpStream, sender: &Sender<Sent>) -> Option<()> {
     }
 }
 
-/// Starts a server that logs JSON.
-fn start(place: &Place, variables: &[(&str, &str)]) -> Served {
-    Served::start(place, &["--json"], variables)
+/// Starts a verbose server with these variables.
+fn start(place: &Place, variables: &[(&str, &str)]) -> Server {
+    Server::start(place.serve(&["-vv"]).envs(variables.iter().copied()))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -103,15 +103,15 @@ fn requests_refills_and_administration_export_spans() {
         ],
     );
     let traced = format!("traceparent: 00-{TRACE}-{PARENT}-01\r\nContent-Type: application/json\r\n");
-    assert!(server.request("PUT", "/v1/sequences/orders", &traced, "{}").starts_with("HTTP/1.1 201"));
-    assert!(server.request("POST", "/v1/sequences/orders/ids", &traced, "").starts_with("HTTP/1.1 200"));
-    assert!(server.request("POST", "/v1/sequences/none/ids", "", "").starts_with("HTTP/1.1 404"));
+    assert!(request(server.http, "PUT /v1/sequences/orders", &traced, "{}").starts_with("HTTP/1.1 201"));
+    assert!(request(server.http, "POST /v1/sequences/orders/ids", &traced, "").starts_with("HTTP/1.1 200"));
+    assert!(request(server.http, "POST /v1/sequences/none/ids", "", "").starts_with("HTTP/1.1 404"));
     for quiet in ["/healthz", "/readyz", "/metrics"] {
-        assert!(server.request("GET", quiet, &traced, "").starts_with("HTTP/1.1 200"));
+        assert!(request(server.http, &format!("GET {quiet}"), &traced, "").starts_with("HTTP/1.1 200"));
     }
-    let drawn = talk(&server.resp, &("INCR orders\r\n".repeat(50) + "QUIT\r\n"));
+    let drawn = talk(server.resp, &("INCR orders\r\n".repeat(50) + "QUIT\r\n"));
     assert!(drawn.ends_with("+OK\r\n"), "{drawn}");
-    let log = server.end();
+    let (_, log) = server.end();
     assert!(!log.contains(SECRET), "{log}");
     let (sent, spans) = all(&received);
     assert!(
@@ -151,13 +151,13 @@ fn failed_refill_marks_its_span_as_an_error() {
     let (endpoint, received) = collector();
     let server = start(&place, &[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", &format!("{endpoint}/here"))]);
     let json = "Content-Type: application/json\r\n";
-    assert!(server.request("PUT", "/v1/sequences/orders", json, "{}").starts_with("HTTP/1.1 201"));
-    assert!(talk(&server.resp, "INCR orders\r\nQUIT\r\n").starts_with(":1"));
+    assert!(request(server.http, "PUT /v1/sequences/orders", json, "{}").starts_with("HTTP/1.1 201"));
+    assert!(talk(server.resp, "INCR orders\r\nQUIT\r\n").starts_with(":1"));
     // Remove the sequence from the store, so that the next refill fails.
     assert_eq!(place.run(&["remove", "orders", "--yes"]).code, 0);
-    let drawn = talk(&server.resp, &("INCR orders\r\n".repeat(5000) + "QUIT\r\n"));
+    let drawn = talk(server.resp, &("INCR orders\r\n".repeat(5000) + "QUIT\r\n"));
     assert!(drawn.contains("\r\n-"), "{drawn}");
-    let _ = server.end();
+    server.end();
     let (sent, spans) = all(&received);
     assert!(sent.iter().all(|sent| sent.path == "/here"));
     let resource = sent[0].request.resource_spans[0].resource.clone().unwrap();
@@ -178,8 +178,8 @@ fn nothing_is_sent_without_an_endpoint_or_if_disabled() {
         [&[][..], &[named, ("OTEL_SDK_DISABLED", "true")], &[named, ("OTEL_TRACES_EXPORTER", "none")]]
     {
         let server = start(&place, variables);
-        assert!(server.request("POST", "/v1/sequences/none/ids", "", "").starts_with("HTTP/1.1 200"));
-        let _ = server.end();
+        assert!(request(server.http, "POST /v1/sequences/none/ids", "", "").starts_with("HTTP/1.1 200"));
+        server.end();
         assert!(received.try_recv().is_err(), "{variables:?}");
     }
 }
@@ -191,8 +191,8 @@ fn unreachable_collector_does_not_block_requests() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let server = start(&place, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://{gone}"))]);
     let json = "Content-Type: application/json\r\n";
-    assert!(server.request("PUT", "/v1/sequences/orders", json, "{}").starts_with("HTTP/1.1 201"));
-    assert!(talk(&server.resp, "INCR orders\r\nQUIT\r\n").starts_with(":1"));
-    let log = server.end();
+    assert!(request(server.http, "PUT /v1/sequences/orders", json, "{}").starts_with("HTTP/1.1 201"));
+    assert!(talk(server.resp, "INCR orders\r\nQUIT\r\n").starts_with(":1"));
+    let (_, log) = server.end();
     assert!(log.contains("\"ended\""), "{log}");
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::common::{Place, Ran, keys};
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "next",
     "create",
     "list",
@@ -22,6 +22,7 @@ const COMMANDS: [&str; 15] = [
     "decode",
     "bench",
     "completions",
+    "man",
 ];
 
 #[test]
@@ -37,7 +38,12 @@ fn every_command_has_help() {
     }
     let help = place.run(&["--help"]).out;
     assert!(COMMANDS.iter().all(|command| help.contains(command)) && help.contains("Exit codes:"));
-    assert_eq!(place.run(&["--version"]).out, format!("idmill {}\n", env!("CARGO_PKG_VERSION")));
+    assert!(help.contains("NO_COLOR") && help.contains("IDMILL_CHECK"), "{help}");
+    assert_eq!(place.run(&["-V"]).out, format!("idmill {}\n", env!("CARGO_PKG_VERSION")));
+    let version = place.run(&["--version"]).out;
+    assert!(version.starts_with(&format!("idmill {}\nstores: ", env!("CARGO_PKG_VERSION"))), "{version}");
+    assert!(version.contains("sqlite"), "{version}");
+    assert_eq!(version.contains("postgres"), cfg!(feature = "postgres"), "{version}");
     assert!(place.files().is_empty());
 }
 
@@ -53,6 +59,25 @@ fn commands_of_other_tools_get_a_tip() {
         let (plain, json) = (place.run(args), place.run(&[args, &["--json"]].concat()));
         assert_eq!((plain.code, json.code), (2, 2), "{args:?}");
         assert!(plain.err.contains(tip) && json.err.contains(tip), "{}{}", plain.err, json.err);
+    }
+    for (args, tip) in [
+        (&["next", "s", "3"][..], Some("`-n 3` prints 3 ids")),
+        (&["next", "s", "three"], None),
+        (&["next", "s", "--three"], None),
+        (
+            &["ls", "a b"],
+            Some("`idmill show 'a b'` shows one sequence; `idmill list --prefix 'a b'` lists several"),
+        ),
+        (&["list", "-x"], None),
+        (&["list", "--name"], None),
+        (&["show", "s", "t"], None),
+        (&["version"], Some("`idmill --version` prints the version")),
+        (&["info"], Some("`idmill list` lists the sequences; `idmill doctor` reports their problems")),
+        (&["other"], None),
+    ] {
+        let ran = place.run(&[args, &["--json"]].concat());
+        let error: Value = serde_json::from_str(&ran.err).unwrap();
+        assert_eq!((ran.code, error["error"]["hint"].as_str()), (2, tip), "{args:?}");
     }
     for json in [&[][..], &["--json"]] {
         let ran = place.run(&[&["list", "postgres://app:hunter2@db/shop"], json].concat());
@@ -92,7 +117,7 @@ fn unknown_scheme_gets_the_nearest_as_a_hint() {
 #[test]
 fn subcommand_help_has_one_line_for_global_options() {
     let place = Place::with_sequence(1, 10);
-    let line = "Global options (--store, --guard, --json, --verbose): see `idmill --help`";
+    let line = "Global options (--store, --guard, --json, --verbose, --quiet): see `idmill --help`";
     for command in COMMANDS {
         for help in ["-h", "--help"] {
             let help = place.run(&[command, help]).out;

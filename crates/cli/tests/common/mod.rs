@@ -3,8 +3,6 @@
 // Each test file uses only a part of this module.
 #![allow(dead_code)]
 
-pub(crate) mod served;
-
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -63,6 +61,25 @@ impl Place {
         command
     }
 
+    /// Prepares a server with a JSON log. Both of its ports are free ones.
+    pub(crate) fn serve(&self, args: &[&str]) -> Command {
+        self.command(&[&["serve", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"], args].concat())
+    }
+
+    /// Prepares this command to run after a shell's `limit`, such as `ulimit -n 64`.
+    pub(crate) fn limited(&self, limit: &str, inner: &Command) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{limit}; exec \"$@\""), "sh"]).arg(inner.get_program());
+        shell.args(inner.get_args()).current_dir(self.path()).stdin(Stdio::null());
+        for (name, value) in inner.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        shell
+    }
+
     /// Prepares a shell command, in which `idmill` is the tested program.
     pub(crate) fn shell(&self, command: &str) -> Command {
         let binary = Path::new(env!("CARGO_BIN_EXE_idmill")).parent().unwrap();
@@ -85,6 +102,13 @@ impl Place {
         serde_json::from_str(&ran.out).unwrap()
     }
 
+    /// Runs a command that must succeed, and returns its lines of JSON.
+    pub(crate) fn lines(&self, args: &[&str]) -> Vec<Value> {
+        let ran = self.run(args);
+        assert_eq!(ran.code, 0, "{args:?}: {ran:?}");
+        ran.lines()
+    }
+
     /// Returns the sequence `s`.
     pub(crate) fn show(&self) -> Value {
         self.json(&["show", "s", "--json"])
@@ -100,6 +124,11 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
+    /// Returns the printed lines of JSON.
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        self.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
     /// Returns the printed ids. Every line must be a complete id.
     pub(crate) fn ids(&self) -> Vec<u64> {
         assert!(self.out.is_empty() || self.out.ends_with('\n'), "a line that does not end");

@@ -111,4 +111,5 @@ async fn slow_reader_gets_every_reply_at_shutdown() {
     let ended = ending.await.unwrap();
     assert_eq!(recorder.none_twice_and_in_order(), ended.had(), "{ended:?}");
     assert_eq!(ended.unread, 0, "{ended:?}");
+    assert!(count > 4096, "only {count} replies were pending");
 }

@@ -15,8 +15,6 @@ use std::process::Command;
 use common::Place;
 use idmill_testing::fleet::Server;
 
-const ANYWHERE: [&str; 4] = ["serve", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"];
-
 /// Creates a directory whose store has the sequence `orders`.
 fn with_orders() -> Place {
     let place = Place::new();
@@ -26,7 +24,7 @@ fn with_orders() -> Place {
 }
 
 fn command(place: &Place, args: &[&str]) -> Command {
-    let mut command = place.command(&[&ANYWHERE, args].concat());
+    let mut command = place.serve(args);
     // Set a long default shutdown timeout; `--shutdown-timeout` in `args` overrides it.
     command.env("IDMILL_SERVE_SHUTDOWN_TIMEOUT", "60s");
     command

@@ -7,10 +7,9 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use idmill_testing::engines::Engine;
+use idmill_testing::fleet::talk;
 use serde_json::Value;
 use tokio::task::block_in_place;
-
-use crate::common::served::talk;
 
 /// An alert and its sequence.
 pub(crate) type Alert = (String, String);
@@ -64,7 +63,7 @@ impl Alerts {
     fn ask(&self, query: &str) -> Vec<Value> {
         // Over HTTP/1.0, the answer ends with the connection.
         let request = format!("GET /api/v1/{query} HTTP/1.0\r\n\r\n");
-        let answer = block_in_place(|| talk(&self.engine.address().to_string(), &request));
+        let answer = block_in_place(|| talk(self.engine.address(), &request));
         let (_, body) = answer.split_once("\r\n\r\n").expect("a head");
         let mut body: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"));
         serde_json::from_value(body["data"]["result"].take())

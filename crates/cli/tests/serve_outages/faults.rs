@@ -103,7 +103,7 @@ impl Case {
         let grant = "GRANT SELECT, INSERT, UPDATE ON idmill_sequences TO app";
         admin(&engine, database).await.batch_execute(grant).await.unwrap();
         let store = format!("postgres://app@{}/{database}", proxy.address());
-        let mut command = place.command(&["serve", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"]);
+        let mut command = place.serve(&[]);
         let server = Server::start(command.args(["--timeout=1s", "--store", &store]));
         Self { fault, server, engine, proxy, lock: None, _place: place }
     }

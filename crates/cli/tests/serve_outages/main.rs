@@ -47,8 +47,7 @@ impl Scene {
 
     /// Starts a server that logs everything.
     fn start(&self) -> Server {
-        let mut command =
-            self.place.command(&["serve", "-vv", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"]);
+        let mut command = self.place.serve(&["-vv"]);
         command.args(["--timeout=500ms", "--store", &self.store]).args(&self.more);
         Server::try_start(&mut command, &[PASSWORD])
             .unwrap_or_else(|said| panic!("the server does not start: {said}"))
@@ -151,7 +150,7 @@ async fn server_that_starts_before_its_store_waits_for_it() {
         proxy.refuse(true);
         let (place, url) = (Place::new(), url.replace("{}", &proxy.address().to_string()));
         let starts = tokio::task::spawn_blocking(move || {
-            let mut command = place.command(&["serve", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"]);
+            let mut command = place.serve(&[]);
             let started = Server::try_start(command.args(["--store", &url]), &[PASSWORD]);
             (started, place)
         });

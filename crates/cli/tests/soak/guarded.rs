@@ -251,9 +251,10 @@ impl Soak {
 
     fn import_next(&self, at: usize, next: u64) -> Ran {
         let exported = self.guarded(at, &["export", self.name(at)]);
-        let mut line: serde_json::Value = serde_json::from_str(&exported.out).expect(&exported.err);
+        let (line, end) = exported.out.split_once('\n').expect(&exported.err);
+        let mut line: serde_json::Value = serde_json::from_str(line).expect(&exported.err);
         line["next"] = next.to_string().into();
-        std::fs::write(self.place.path().join("raised.jsonl"), line.to_string()).unwrap();
+        std::fs::write(self.place.path().join("raised.jsonl"), format!("{line}\n{end}")).unwrap();
         self.guarded(at, &["import", "raised.jsonl"])
     }
 

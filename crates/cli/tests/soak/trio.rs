@@ -64,8 +64,7 @@ impl Trio {
     async fn start(&self, at: usize) {
         let begun = Instant::now();
         loop {
-            let mut command =
-                self.place.command(&["serve", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"]);
+            let mut command = self.place.serve(&[]);
             command.args(["--timeout=500ms", "--shutdown-timeout=5s", "--store", &self.store]);
             match tokio::task::block_in_place(|| Server::try_start(&mut command, &[])) {
                 Ok(server) => return self.fleet.put(at, server),

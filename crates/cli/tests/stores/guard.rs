@@ -1,10 +1,10 @@
 //! A witness that is in the same place as the store is refused, even under another name.
 
 use idmill_testing::engines::Engine;
+use idmill_testing::fleet::Server;
 
 use crate::ONE;
 use crate::common::Place;
-use crate::common::served::Served;
 
 /// Tests pairs of URLs for the same server, with `{}` for its address and `{port}` for its port.
 async fn refused(engine: &str, pairs: &[[&str; 2]], said: &str) {
@@ -73,7 +73,7 @@ async fn witness_behind_a_server_on_the_same_postgres_is_refused() {
     let [store, beside] = ["postgres", "template1"]
         .map(|database| format!("postgres://postgres@{}/{database}?timeout=30s", engine.address()));
     let [one, two] = [(&place, &store), (&other, &beside)]
-        .map(|(place, store)| Served::start(place, &["--store", store], &[]));
+        .map(|(place, store)| Server::start(&mut place.serve(&["--store", store])));
     let [one, two] = [one, two].map(|served| (format!("idmill://{}?timeout=30s", served.resp), served));
     for (store, witness) in [(&store, &two.0), (&one.0, &beside), (&one.0, &two.0), (&store, &one.0)] {
         for witness in [format!("{witness}&new=true"), witness.clone()] {

@@ -77,11 +77,7 @@ fn sqlite() {
             store: "sqlite:other.db?mode=rw".to_owned(),
             args: NEXT,
             code: 4,
-            says: &[
-                "correct its name or restore it",
-                "for a new store, `mode=rwc`",
-                "(`Mode::Create`) creates it",
-            ],
+            says: &["a store with `mode=rwc` (`Mode::Create`) creates it", "correct its name or restore it"],
             never: &[LATER],
         },
         Row {

@@ -51,7 +51,7 @@ async fn full_and_stopped_postgres_is_retried() {
     user.done(&["next", "orders"]);
     admin.batch_execute("ALTER ROLE app CONNECTION LIMIT 0").await.unwrap();
     let commands = started(&user, &COMMANDS).await;
-    let full = user.run(&["list", "--timeout", "10ms"]);
+    let full = user.run(&["list", "--timeout", "3s"]);
     assert!(full.code == 75 && full.err.contains("53300"), "{full:?}");
     admin.batch_execute("ALTER ROLE app CONNECTION LIMIT -1").await.unwrap();
     all_succeed(commands);
@@ -76,7 +76,7 @@ async fn full_and_unready_mysql_is_retried() {
         held.push(connection);
     }
     let commands = started(&user, &COMMANDS).await;
-    let full = user.run(&["list", "--timeout", "10ms"]);
+    let full = user.run(&["list", "--timeout", "3s"]);
     assert!(full.code == 75 && full.err.contains("1040"), "{full:?}");
     drop(held);
     all_succeed(commands);

@@ -323,4 +323,75 @@ mod tests {
         assert_eq!(caller.in_time(now + Duration::from_secs(3599)), Ok(()));
         assert_eq!(caller.in_time(now + Duration::from_secs(3600)), Err(Refusal::Ended));
     }
+
+    /// Returns a caller with these limits.
+    fn limited(limits: impl FnOnce(&mut Token)) -> Caller {
+        let mut token = token("s", &[Right::Draw], &["*"]);
+        limits(&mut token);
+        Access::by([token]).caller("s").unwrap()
+    }
+
+    #[test]
+    fn request_may_take_up_to_its_maximum_of_ids() {
+        let caller = limited(|token| token.max_ids = Some(10));
+        assert_eq!((caller.may_take(10), caller.may_take(11)), (Ok(()), Err(Refusal::Ids(10))));
+        assert_eq!(limited(|_| {}).may_take(u64::MAX), Ok(()));
+    }
+
+    #[test]
+    fn requests_are_paid_up_to_the_burst() {
+        let rate = |token: &mut Token| {
+            (token.requests_per_second, token.burst) = (NonZeroU32::new(10), NonZeroU32::new(20));
+        };
+        let caller = limited(rate);
+        assert!(caller.is_metered() && !limited(|_| {}).is_metered());
+        assert_eq!(caller.pays(21, 0), Err(Refusal::Burst(20)));
+        assert_eq!((caller.pays(19, 0), caller.pays(1, 0)), (Ok(()), Ok(())));
+        assert_eq!(caller.pays(1, 0), Err(Refusal::Rate(Duration::from_millis(100))));
+        assert_eq!(limited(|_| {}).pays(u64::MAX, 0), Ok(()));
+        let unset = limited(|token| token.requests_per_second = NonZeroU32::new(10));
+        assert_eq!((unset.pays(11, 0), unset.pays(10, 0)), (Err(Refusal::Burst(10)), Ok(())));
+    }
+
+    #[test]
+    fn new_sequences_are_limited_per_day() {
+        let caller = limited(|token| token.new_sequences = Some(2));
+        let create = || caller.creates(0).map(drop);
+        assert_eq!([create(), create()], [Ok(()), Ok(())]);
+        assert_eq!(create(), Err(Refusal::Created(Duration::from_secs(43_200))));
+        // A failed creation does not count, unless the sequence may exist.
+        let caller = limited(|token| token.new_sequences = Some(1));
+        caller.creates(0).unwrap().failed(&idmill::ErrorKind::Unavailable.into());
+        caller.creates(0).unwrap().failed(&idmill::ErrorKind::UnknownOutcome.into());
+        assert!(caller.creates(0).is_err());
+        let none = limited(|token| token.new_sequences = Some(0));
+        assert_eq!(none.creates(0).map(drop), Err(Refusal::NoneNew));
+        assert!(caller.creates_some_only() && none.creates_some_only());
+        assert!(!limited(|_| {}).creates_some_only());
+    }
+
+    #[test]
+    fn pending_commands_hold_at_most_32_mib() {
+        const MOST: usize = 33_554_432;
+        let caller = limited(|_| {});
+        let (mut one, mut other) = (None, None);
+        assert_eq!(caller.holds(MOST - 1, &mut one), Ok(()));
+        assert_eq!(caller.holds(2, &mut other), Err(Refusal::Memory));
+        assert_eq!(caller.holds(1, &mut other), Ok(()));
+        assert_eq!(caller.holds(0, &mut one), Ok(()));
+        assert!(one.is_none() && other.is_some());
+        assert_eq!(caller.holds(MOST, &mut one), Err(Refusal::Memory));
+        assert_eq!(caller.holds(MOST, &mut other), Ok(()), "the new count replaces the old one");
+    }
+
+    #[test]
+    fn connections_are_limited_and_counted_once() {
+        let caller = limited(|token| token.max_connections = Some(2));
+        let (mut one, mut two, mut three) = (None, None, None);
+        assert_eq!([caller.connects(&mut one), caller.connects(&mut two)], [Ok(()), Ok(())]);
+        assert_eq!(caller.connects(&mut two), Ok(()), "the connection counts already");
+        assert_eq!(caller.connects(&mut three), Err(Refusal::Connections(2)));
+        drop(one);
+        assert_eq!(caller.connects(&mut three), Ok(()));
+    }
 }

@@ -100,3 +100,45 @@ impl Refusal {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use idmill::ErrorKind::{Denied, Overloaded};
+
+    use super::*;
+
+    /// All refusals, each with its metric label, its kind and the seconds after which to retry.
+    const ALL: [(Refusal, &str, ErrorKind, u64); 14] = [
+        (Refusal::Nobody, "no_token", Denied, 1),
+        (Refusal::Wrong, "wrong_token", Denied, 1),
+        (Refusal::Ended, "ended_token", Denied, 1),
+        (Refusal::Right(Right::Draw), "right", Denied, 1),
+        (Refusal::Sequence, "sequence", Denied, 1),
+        (Refusal::Ids(100), "max_ids", Denied, 1),
+        (Refusal::Rate(Duration::from_secs(2)), "requests_per_second", Overloaded, 2),
+        (Refusal::Rate(Duration::from_nanos(2_000_000_001)), "requests_per_second", Overloaded, 3),
+        (Refusal::Burst(10), "requests_per_second", Denied, 1),
+        (Refusal::Memory, "memory", Overloaded, 1),
+        (Refusal::Connections(2), "max_connections", Overloaded, 1),
+        (Refusal::Created(Duration::from_secs(90)), "new_sequences", Overloaded, 90),
+        (Refusal::Created(Duration::from_millis(90_001)), "new_sequences", Overloaded, 91),
+        (Refusal::NoneNew, "new_sequences", Denied, 1),
+    ];
+
+    #[test]
+    fn each_refusal_has_its_reason_kind_and_retry() {
+        for (refusal, reason, kind, retry) in ALL {
+            let told = (refusal.reason(), refusal.kind(), refusal.retry_after());
+            assert_eq!(told, (reason, kind, retry), "{refusal:?}");
+            assert_eq!(refusal.is_transient(), kind == Overloaded, "{refusal:?}");
+            assert_eq!(refusal.is_guess(), matches!(refusal, Refusal::Wrong | Refusal::Ended), "{refusal:?}");
+        }
+    }
+
+    #[test]
+    fn waits_are_rounded_up_in_the_messages() {
+        let text = |refusal: Refusal| refusal.to_string();
+        assert!(text(Refusal::Rate(Duration::from_micros(41_500))).contains("; retry in 42 ms,"));
+        assert!(text(Refusal::Created(Duration::from_millis(90_001))).contains("; retry in 91 s,"));
+    }
+}

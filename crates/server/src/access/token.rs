@@ -245,4 +245,10 @@ mod tests {
         }
         assert!("admin".parse::<Right>().unwrap_err().to_string().contains("administer"));
     }
+
+    #[test]
+    fn right_that_is_named_twice_is_held() {
+        let rights = Rights::from_iter([Right::Draw, Right::Observe, Right::Draw]);
+        assert!(rights.has(Right::Draw) && rights.has(Right::Observe) && !rights.has(Right::Administer));
+    }
 }

@@ -180,10 +180,8 @@ pub(super) async fn remove(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let removed = async {
-        // These steps are not atomic, because stores remove by name. A sequence created between the two
-        // steps is removed too.
-        met(&state, &name, &headers).await?;
-        if state.draws.remove(&name).await? { Ok(None) } else { Err(missing(&name)) }
+        let expected = met(&state, &name, &headers).await?;
+        if state.draws.remove(&name, expected).await? { Ok(None) } else { Err(missing(&name)) }
     };
     acted(&state, &who, ("remove", StatusCode::NO_CONTENT), &name, removed).await
 }
@@ -316,5 +314,11 @@ mod tests {
         for none in ["", ",", "a1.2", "\"a1.2", "\"a1.2\" \"b1.2\"", "*, \"a1.2\"", "\"a1.2\"x"] {
             assert_eq!(identities(none), None, "{none}");
         }
+    }
+
+    #[test]
+    fn page_has_a_thousand_sequences_by_default() {
+        let listed: Listed = serde_json::from_str("{}").unwrap();
+        assert_eq!((listed.limit, &*listed.prefix, listed.after), (1000, "", None));
     }
 }

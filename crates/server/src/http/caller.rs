@@ -165,6 +165,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn changes_of_another_site_are_audited_by_their_method() {
+        let acts = [Method::PUT, Method::PATCH, Method::DELETE, Method::POST, Method::GET]
+            .map(|method| act(&method));
+        assert_eq!(acts, [Some("create"), Some("change"), Some("remove"), None, None]);
+    }
+
+    #[test]
     fn another_origin_than_the_host_is_foreign() {
         let foreign = |origin: Option<&'static str>| {
             let mut headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static("ids:8080"))]);

@@ -182,3 +182,48 @@ fn write(body: &mut Vec<u8>, mut first: bool, ids: impl Iterator<Item = i64>) {
 fn json(body: Body) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::body::HttpBody as _;
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+
+    use super::*;
+
+    /// Returns an answer with `count` ids.
+    fn answer(count: u64) -> Parts {
+        let ids = Box::new((1..).take(usize::try_from(count).unwrap()));
+        Parts { head: Some(head("s")), ids, left: count }
+    }
+
+    /// Returns the number of ids that are counted as unread.
+    fn unread(work: impl FnOnce()) -> Option<DebugValue> {
+        let recorder = DebuggingRecorder::new();
+        let seen = recorder.snapshotter();
+        metrics::with_local_recorder(&recorder, work);
+        let counted = seen.snapshot().into_vec().into_iter();
+        let mut counted = counted.map(|(key, _, _, value)| (key.key().name().to_owned(), value));
+        counted.find(|(name, _)| name == "idmill_server_unread_ids_total").map(|(_, value)| value)
+    }
+
+    #[test]
+    fn ids_of_parts_that_are_not_sent_are_counted() {
+        assert_eq!(unread(|| drop(answer(20_000))), Some(DebugValue::Counter(20_000)));
+        let mut begun = answer(20_000);
+        assert!(begun.next().is_some());
+        assert_eq!(unread(|| drop(begun)), Some(DebugValue::Counter(20_000 - 8192)));
+        let mut whole = answer(20_000);
+        assert_eq!(whole.by_ref().count(), 3);
+        assert_eq!(unread(|| drop(whole)), None);
+    }
+
+    #[tokio::test]
+    async fn only_long_answers_are_sent_in_parts() {
+        let sequences = idmill::Sequences::new(idmill::store::MemoryStore::new()).unwrap();
+        let ids = sequences.sequence::<i64>("s").await.unwrap();
+        for (count, is_whole) in [(8192, true), (8193, false)] {
+            let body = in_parts("s", &ids.take(count).await.unwrap()).into_body();
+            assert_eq!(body.size_hint().exact().is_some(), is_whole, "{count}");
+        }
+    }
+}

@@ -105,3 +105,19 @@ pub(super) async fn metrics(
     counters::ending_soon(state.draws.ending().len());
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], render.text()).into_response())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Access;
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_of_a_probe_are_kept_for_a_second() {
+        let state = ServerState::of_memory(Access::open());
+        let first = state.last_answers.get(&state).await;
+        tokio::time::advance(Duration::from_millis(999)).await;
+        assert!(Arc::ptr_eq(&first, &state.last_answers.get(&state).await));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!Arc::ptr_eq(&first, &state.last_answers.get(&state).await));
+    }
+}

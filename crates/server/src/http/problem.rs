@@ -130,3 +130,104 @@ impl IntoResponse for Problem {
         response
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::body::to_bytes;
+    use idmill::ErrorKind::{
+        AlreadyExists, Closed, Conflict, Deadline, Denied, Empty, Exhausted, InvalidInput, NotFound,
+        Overloaded, StoreViolation, Unavailable, UnknownOutcome, Unsupported, Witness,
+    };
+
+    use super::*;
+    use crate::access::Right;
+
+    const STATUSES: [(ErrorKind, u16); 15] = [
+        (InvalidInput, 400),
+        (NotFound, 404),
+        (AlreadyExists, 409),
+        (Conflict, 409),
+        (Exhausted, 410),
+        (Unsupported, 501),
+        (Denied, 502),
+        (StoreViolation, 502),
+        (Witness, 502),
+        (Closed, 503),
+        (Deadline, 503),
+        (Empty, 503),
+        (Overloaded, 503),
+        (Unavailable, 503),
+        (UnknownOutcome, 504),
+    ];
+
+    /// Returns the status, the headers `Retry-After`, `WWW-Authenticate` and `Connection`, and the body.
+    async fn answered(problem: Problem) -> (u16, [Option<String>; 3], serde_json::Value) {
+        let (head, body) = problem.into_response().into_parts();
+        assert_eq!(head.headers[header::CONTENT_TYPE], "application/problem+json");
+        let text = |name| head.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+        let headers = [header::RETRY_AFTER, header::WWW_AUTHENTICATE, header::CONNECTION].map(text);
+        let body = serde_json::from_slice(&to_bytes(body, 4096).await.unwrap()).unwrap();
+        (head.status.as_u16(), headers, body)
+    }
+
+    #[tokio::test]
+    async fn each_kind_of_error_has_its_status_and_body() {
+        assert!(ErrorKind::ALL.iter().all(|kind| STATUSES.iter().any(|(known, _)| known == kind)));
+        for (kind, status) in STATUSES {
+            let (told, headers, body) = answered(Error::new(kind, "the cause").into()).await;
+            assert_eq!(told, status, "{kind}");
+            let retry = (status == 503).then(|| "1".to_owned());
+            assert_eq!(headers, [retry, None, None], "{kind}");
+            let outcome = match kind {
+                Empty | Overloaded | Deadline | Unavailable => "transient",
+                UnknownOutcome => "unknown",
+                _ => "permanent",
+            };
+            assert_eq!((&body["status"], &body["kind"]), (&status.into(), &kind.as_str().into()));
+            assert_eq!((&body["outcome"], &body["detail"]), (&outcome.into(), &"the cause".into()));
+            assert_eq!(body["type"], format!("urn:idmill:problem:{kind}"));
+            assert_eq!(body["title"], StatusCode::from_u16(status).unwrap().canonical_reason().unwrap());
+            assert_eq!(body.as_object().unwrap().len(), 6, "{body}");
+        }
+    }
+
+    #[tokio::test]
+    async fn each_refusal_has_its_status_and_headers() {
+        let wait = Duration::from_secs(90);
+        for (refusal, status, retry) in [
+            (Refusal::Nobody, 401, None),
+            (Refusal::Wrong, 401, None),
+            (Refusal::Ended, 401, None),
+            (Refusal::Right(Right::Draw), 403, None),
+            (Refusal::Sequence, 403, None),
+            (Refusal::Ids(10), 403, None),
+            (Refusal::Burst(10), 403, None),
+            (Refusal::NoneNew, 403, None),
+            (Refusal::Rate(wait), 429, Some("90")),
+            (Refusal::Created(wait), 429, Some("90")),
+            (Refusal::Memory, 429, Some("1")),
+            (Refusal::Connections(2), 429, Some("1")),
+        ] {
+            let (told, headers, body) = answered(refusal.into()).await;
+            let authenticate = (status == 401).then(|| "Bearer".to_owned());
+            assert_eq!((told, headers), (status, [retry.map(str::to_owned), authenticate, None]), "{body}");
+            assert_eq!(
+                (&body["detail"], &body["kind"]),
+                (&refusal.to_string().into(), &refusal.kind().as_str().into())
+            );
+        }
+        let (status, headers, _) = answered(Problem::from(Refusal::Wrong).last()).await;
+        assert_eq!((status, headers[2].as_deref()), (401, Some("close")));
+    }
+
+    #[test]
+    fn only_client_errors_are_refusals_in_the_audit() {
+        let is_refused =
+            |kind: ErrorKind| matches!(Problem::from(Error::from(kind)).outcome(), Outcome::Refused(_));
+        for (kind, status) in STATUSES {
+            assert_eq!(is_refused(kind), status < 500, "{kind}");
+        }
+    }
+}

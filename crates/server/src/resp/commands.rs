@@ -377,7 +377,7 @@ fn refused_nobody(command: Command<'_>) -> Failure {
 }
 
 impl Queue {
-    fn add(&mut self, command: Command<'_>) -> Answer {
+    pub(super) fn add(&mut self, command: Command<'_>) -> Answer {
         let length = command.bytes().len() + 2;
         let refused = if command.is(0, "auth") || command.is(0, "hello") {
             // After AUTH in a transaction, the following commands would count towards another token.

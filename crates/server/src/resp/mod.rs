@@ -6,5 +6,7 @@ mod reply;
 mod request;
 mod session;
 mod store;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use connection::serve;

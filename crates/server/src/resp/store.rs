@@ -7,7 +7,7 @@ use std::future::Future;
 use std::iter::repeat_with;
 
 use futures_util::FutureExt as _;
-use idmill::store::{Cursor, GiveBack, Grant, Page, Reserve, SequenceInfo, Store};
+use idmill::store::{Cursor, GiveBack, Grant, Identity, Page, Reserve, SequenceInfo, Store};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Status};
 use idmill_kit::among;
 use idmill_remote::protocol::{self, Ask, Fault, MOST, Outcome, Records, Request, Rows, Said, VERSION};
@@ -97,7 +97,8 @@ impl Session {
                 let set = async move { store.set(&of, change).await };
                 self.changed(caller, "change", &name, set).await?
             }
-            Ask::Remove(name) => self.removed(caller, &name).await?,
+            Ask::Remove(name) => self.removed(caller, &name, None).await?,
+            Ask::RemoveIf { name, identity } => self.removed(caller, &name, Some(identity)).await?,
             // `Session::store` handles reserves.
             Ask::Reserve(_) => Err(ErrorKind::InvalidInput.into()),
         })
@@ -207,12 +208,12 @@ impl Session {
         Ok(self.state.draws.changing(name, change).await.map(Said::Sequence))
     }
 
-    async fn removed(&self, caller: &Caller, name: &SequenceName) -> Reply {
+    async fn removed(&self, caller: &Caller, name: &SequenceName, expected: Option<Identity>) -> Reply {
         self.administers(caller, "remove", name)?;
         let (store, of, note) =
             (self.state.proxy.administered(), name.clone(), self.noting(caller, "remove", name));
         let remove = async move {
-            let outcome = store.remove(&of).await;
+            let outcome = store.remove(&of, expected).await;
             if !matches!(outcome, Ok(false)) {
                 note(outcome.as_ref().map(|_| None));
             }

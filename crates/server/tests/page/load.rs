@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -12,7 +11,7 @@ use crate::common::Client;
 /// Draws these amounts repeatedly, and ignores the answers. The task ends with the test.
 pub(crate) fn draws(address: SocketAddr, each: &'static [(&'static str, u64)]) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let mut client = Client(TcpStream::connect(address).await.unwrap());
+        let mut client = Client::to(address).await;
         loop {
             for (name, ids) in each {
                 client.send(format!("INCRBY {name} {ids}\r\n")).await;

@@ -50,6 +50,20 @@ async fn removed_token_disconnects_its_clients() {
 }
 
 #[tokio::test]
+async fn new_rights_of_a_token_hold_for_the_last_sequence() {
+    let secret = Secret::fresh().unwrap();
+    let access = Access::by([token(&secret, [Right::Draw], &["*"])]);
+    let server = Running::with(FaultyStore::new(), |server| server.access(access.clone())).await;
+    let mut client = server.client().await;
+    assert_eq!(client.ask(&format!("AUTH {}", secret.reveal())).await, "+OK");
+    assert_eq!(client.ask("INCR a").await, ":1");
+    assert_eq!(client.ask("INCR a").await, ":2");
+    access.replace([token(&secret, [Right::Draw], &["b"])]);
+    assert!(client.ask("INCR a").await.starts_with("-NOPERM"));
+    assert_eq!(client.ask("INCR b").await, ":1");
+}
+
+#[tokio::test]
 async fn over_http_a_token_allows_the_same() {
     let (shop, operator) = (Secret::fresh().unwrap(), Secret::fresh().unwrap());
     let access = Access::by([
@@ -81,9 +95,17 @@ async fn over_http_a_token_allows_the_same() {
     let removed =
         http.delete(server.url("/v1/sequences/shop.a")).bearer_auth(shop.reveal()).send().await.unwrap();
     assert_eq!(removed.status(), StatusCode::FORBIDDEN);
-    // Probes have no token, and get no sequence names.
-    let ready = http.get(server.url("/readyz")).send().await.unwrap();
-    assert_eq!((ready.status(), ready.text().await.unwrap().as_str()), (StatusCode::OK, "ready\n"));
+    // Only with the right `observe`, a probe gets the state of the sequences.
+    let probe = || http.get(server.url("/readyz"));
+    for (probe, text) in [
+        (probe(), "ready\n"),
+        (probe().bearer_auth("wrong"), "ready\n"),
+        (probe().bearer_auth(shop.reveal()), "ready\n"),
+        (probe().bearer_auth(operator.reveal()), "ready: 2 sequences, 0 in trouble\n"),
+    ] {
+        let ready = probe.send().await.unwrap();
+        assert_eq!((ready.status(), ready.text().await.unwrap().as_str()), (StatusCode::OK, text));
+    }
 }
 
 /// The greetings of client libraries, unchanged: redis-py 8, node-redis 6, ioredis 6, jedis 8, lettuce 7 and

@@ -1,70 +1,46 @@
 //! Logs: the audit lines, and no secrets.
 
-use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{Bounds, Change};
 use idmill_remote::protocol::Ask;
 use idmill_server::{Access, Pattern, Right, Rights, Secret, Tls, Token};
 use idmill_testing::faulty::{Faults, FaultyStore};
+use idmill_testing::log::Log;
 use idmill_testing::{eventually, holds};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use parking_lot::Mutex;
+use reqwest::header::HeaderMap;
 use reqwest::{Client as Http, Method, StatusCode};
 use serde_json::Value;
-use tracing::Dispatch;
-use tracing::level_filters::LevelFilter;
+use tracing::Level;
+use tracing::subscriber::DefaultGuard;
 
 use crate::common::{Running, with_orders};
 use crate::tls::{Authority, asked};
 
-/// Captures the log of this thread, and of all tasks of a single-threaded test.
-#[derive(Clone, Default)]
-pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// Captures the whole log.
+pub(crate) fn begin() -> (Log, DefaultGuard) {
+    Log::begin(Level::TRACE)
 }
 
-/// A second subscriber. With several subscribers, `tracing` combines their filters. With only one subscriber,
-/// `tracing` caches the filter of the first thread, which may belong to a test without a subscriber.
-static OTHER: LazyLock<Dispatch> = LazyLock::new(|| {
-    let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE);
-    Dispatch::new(subscriber.with_writer(io::sink).finish())
-});
-
-impl Log {
-    pub(crate) fn begin() -> (Self, tracing::subscriber::DefaultGuard) {
-        LazyLock::force(&OTHER);
-        let log = Self::default();
-        let lines = log.clone();
-        let subscriber = tracing_subscriber::fmt().json().with_max_level(LevelFilter::TRACE);
-        let subscriber = subscriber.with_writer(move || lines.clone()).finish();
-        (log, tracing::subscriber::set_default(subscriber))
-    }
-
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8(self.0.lock().clone()).unwrap()
-    }
-
+/// The audit lines of a log.
+trait Audit {
     /// Returns the fields of all audit lines so far.
-    fn audit(&self) -> Vec<Value> {
-        let lines = self.text();
-        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        lines.filter(|line| line["target"] == "idmill::audit").map(|line| line["fields"].clone()).collect()
-    }
+    fn audit(&self) -> Vec<Value>;
 
     fn last(&self) -> Value {
         self.audit().pop().unwrap()
+    }
+}
+
+impl Audit for Log {
+    fn audit(&self) -> Vec<Value> {
+        let audits = self.lines().into_iter().filter(|line| line["target"] == "idmill::audit");
+        audits.map(|mut line| line["fields"].take()).collect()
     }
 }
 
@@ -96,7 +72,7 @@ async fn administer(server: &Running, method: Method, name: &str, secret: &str, 
 
 #[tokio::test]
 async fn each_administrative_request_is_audited_with_its_outcome() {
-    let ((log, _guard), tokens, store) = (Log::begin(), Tokens::new(), with_orders().await);
+    let ((log, _guard), tokens, store) = (begin(), Tokens::new(), with_orders().await);
     let server = Running::with(store.clone(), |server| server.access(tokens.access())).await;
     let (operator, shop) = (tokens.operator.reveal(), tokens.shop.reveal());
     let none = Value::Null;
@@ -132,7 +108,7 @@ async fn each_administrative_request_is_audited_with_its_outcome() {
 
 #[tokio::test]
 async fn acts_on_the_store_behind_the_server_are_audited() {
-    let ((log, _guard), tokens, store) = (Log::begin(), Tokens::new(), with_orders().await);
+    let ((log, _guard), tokens, store) = (begin(), Tokens::new(), with_orders().await);
     let server = Running::with(store.clone(), |server| server.access(tokens.access())).await;
     let name = || "a".parse().unwrap();
     let create = || Ask::Create { name: name(), bounds: Bounds::new(1, 1000).unwrap() };
@@ -160,14 +136,28 @@ async fn acts_on_the_store_behind_the_server_are_audited() {
         assert_eq!(log.audit().len(), before + 1, "{did} by {by}: {line}");
         let shown = ["by", "message", "outcome", "sequence"].map(|key| line[key].as_str().unwrap());
         assert_eq!(shown, [by, did, outcome, "a"]);
-        assert_eq!(line["peer"], client.0.local_addr().unwrap().to_string());
+        assert_eq!(line["peer"], client.0.stream().get_ref().local_addr().unwrap().to_string());
         assert_eq!(line["why"].is_null(), outcome == "done", "{line}");
     }
 }
 
 #[tokio::test]
+async fn request_span_adopts_the_headers_and_probes_have_none() {
+    let ((_log, _guard), seen) = (begin(), Arc::new(Mutex::new(Vec::new())));
+    let adopted = seen.clone();
+    let adopt = move |_: &tracing::Span, headers: &HeaderMap| {
+        adopted.lock().push(headers["x-parent"].to_str().unwrap().to_owned());
+    };
+    let server = Running::with(with_orders().await, |server| server.parents(adopt)).await;
+    for path in ["/healthz", "/v1/sequences", "/readyz", "/metrics", "/nothing"] {
+        Http::new().get(server.url(path)).header("x-parent", path).send().await.unwrap();
+    }
+    assert_eq!(*seen.lock(), ["/v1/sequences", "/nothing"]);
+}
+
+#[tokio::test]
 async fn unknown_or_removed_token_is_audited_on_each_protocol() {
-    let ((log, _guard), tokens) = (Log::begin(), Tokens::new());
+    let ((log, _guard), tokens) = (begin(), Tokens::new());
     let access = tokens.access();
     let server = Running::with(with_orders().await, |server| server.access(access.clone())).await;
     let mut client = server.client().await;
@@ -193,7 +183,7 @@ async fn unknown_or_removed_token_is_audited_on_each_protocol() {
 
 #[tokio::test]
 async fn a_page_of_another_site_that_tries_has_a_line_too() {
-    let (log, _guard) = Log::begin();
+    let (log, _guard) = begin();
     let server = Running::over(FaultyStore::new()).await;
     let request = Http::new().delete(server.url("/v1/sequences/a")).header("Origin", "http://evil");
     assert_eq!(request.send().await.unwrap().status(), StatusCode::FORBIDDEN);
@@ -203,7 +193,7 @@ async fn a_page_of_another_site_that_tries_has_a_line_too() {
 
 #[tokio::test]
 async fn administrator_over_its_limits_is_named_in_the_line() {
-    let ((log, _guard), secret) = (Log::begin(), Secret::fresh().unwrap());
+    let ((log, _guard), secret) = (begin(), Secret::fresh().unwrap());
     let named = || Token::new("operator", secret.hash(), Rights::ALL, vec![Pattern::any()]);
     let (mut slow, mut lonely) = (named(), named());
     slow.requests_per_second = NonZeroU32::new(1);
@@ -225,7 +215,7 @@ async fn administrator_over_its_limits_is_named_in_the_line() {
 
 #[tokio::test]
 async fn the_clients_certificate_is_in_the_line() {
-    let ((log, _guard), authority) = (Log::begin(), Authority::new());
+    let ((log, _guard), authority) = (begin(), Authority::new());
     let [certificate, key] = authority.signs("server");
     let shown = authority.signs_with("client", |params| {
         params.distinguished_name.push(rcgen::DnType::CommonName, "deploy");
@@ -244,7 +234,7 @@ async fn the_clients_certificate_is_in_the_line() {
 async fn rejections_log_few_lines_and_are_all_counted() {
     let recorder = DebuggingRecorder::new();
     let (_recording, seen) = (metrics::set_default_local_recorder(&recorder), recorder.snapshotter());
-    let ((log, _guard), tokens) = (Log::begin(), Tokens::new());
+    let ((log, _guard), tokens) = (begin(), Tokens::new());
     let server = Running::with(with_orders().await, |server| server.access(tokens.access())).await;
     let http = Http::new();
     for _ in 0..100 {
@@ -270,7 +260,7 @@ async fn rejections_log_few_lines_and_are_all_counted() {
 
 #[tokio::test]
 async fn long_names_are_shortened_in_the_log() {
-    let ((log, _guard), tokens) = (Log::begin(), Tokens::new());
+    let ((log, _guard), tokens) = (begin(), Tokens::new());
     let server = Running::with(with_orders().await, |server| server.access(tokens.access())).await;
     let long = "x".repeat(40_000);
     for secret in [tokens.operator.reveal(), tokens.shop.reveal(), "wrong"] {
@@ -284,7 +274,7 @@ async fn long_names_are_shortened_in_the_log() {
 
 #[tokio::test]
 async fn rejected_clients_log_few_lines() {
-    let (log, _guard) = Log::begin();
+    let (log, _guard) = begin();
     let server = Running::with(with_orders().await, |server| server.max_connections(1)).await;
     let mut only = server.client().await;
     assert_eq!(only.ask("PING").await, "+PONG");
@@ -297,17 +287,23 @@ async fn rejected_clients_log_few_lines() {
 
 #[tokio::test]
 async fn added_and_removed_tokens_are_audited_by_name() {
-    let ((log, _guard), tokens, new) = (Log::begin(), Tokens::new(), Secret::fresh().unwrap());
+    let ((log, _guard), tokens, new) = (begin(), Tokens::new(), Secret::fresh().unwrap());
     let access = tokens.access();
-    access.replace([Token::new("new", new.hash(), Rights::ALL, vec![Pattern::any()])]);
+    let new = Token::new("new", new.hash(), Rights::ALL, vec![Pattern::any()]);
+    access.replace([new.clone()]);
     let line = log.last();
     assert_eq!((&line["came"], &line["went"]), (&"[\"new\"]".into(), &"[\"operator\", \"shop\"]".into()));
+    access.replace([new]);
+    assert_eq!(log.audit().len(), 1, "nothing was added or removed");
+    access.replace([]);
+    let line = log.last();
+    assert_eq!((log.audit().len(), &line["came"], &line["went"]), (2, &"[]".into(), &"[\"new\"]".into()));
 }
 
 /// Logs at the most verbose level contain no token, not even a token that is wrong by one letter.
 #[tokio::test]
 async fn no_secret_is_in_a_log_or_in_what_debugging_shows() {
-    let ((log, _guard), tokens) = (Log::begin(), Tokens::new());
+    let ((log, _guard), tokens) = (begin(), Tokens::new());
     let (access, authority) = (tokens.access(), Authority::new());
     let [certificate, key] = authority.signs("server");
     let tls = Tls::from_files(&certificate, &key, None).unwrap();

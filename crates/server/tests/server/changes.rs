@@ -1,10 +1,11 @@
 //! Ids in memory while their sequence is changed or removed through the server.
 
-use idmill::store::{Bounds, Change, Store};
+use idmill::store::{Bounds, Change, Identity, MemoryStore, Store};
 use idmill::{SequenceName, Sequences};
 use idmill_kit::Existing;
 use idmill_remote::protocol::Ask;
 use idmill_testing::faulty::FaultyStore;
+use idmill_testing::replaced::Replaced;
 use idmill_testing::{eventually, holds};
 use reqwest::{Client as Http, Method, StatusCode};
 
@@ -114,11 +115,29 @@ async fn removed_sequence_is_not_drawn_from_memory() {
 }
 
 #[tokio::test]
+async fn delete_with_if_match_spares_a_new_sequence() {
+    let memory = MemoryStore::new();
+    let server = Running::over(Replaced(memory.clone())).await;
+    let url = server.url("/v1/sequences/orders");
+    for method in [Method::PATCH, Method::DELETE] {
+        memory.remove(&orders(), None).await.unwrap();
+        let Identity { incarnation, epoch } =
+            memory.create(&orders(), Bounds::of::<i64>()).await.unwrap().identity;
+        let request =
+            Http::new().request(method, &url).header("If-Match", format!("\"{incarnation:x}.{epoch}\""));
+        let request = request.header("content-type", "application/json").body("{\"max\":9}");
+        assert_eq!(request.send().await.unwrap().status(), StatusCode::CONFLICT);
+        let stored = memory.inspect(&orders()).await.unwrap().expect("the new sequence");
+        assert_eq!(stored.bounds, Bounds::of::<i64>());
+    }
+}
+
+#[tokio::test]
 async fn recreated_sequence_does_not_use_old_ids_in_memory() {
     for way in Way::ALL {
         let (server, store, mut client, _) = drawn().await;
         // Another process removes the sequence, while this server still has ids in memory.
-        store.remove(&orders()).await.unwrap();
+        store.remove(&orders(), None).await.unwrap();
         way.create(&server).await;
         assert_eq!(client.ask("INCR orders").await, ":1", "{way:?}");
     }

@@ -12,8 +12,8 @@ use idmill_remote::protocol::{Ask, Request, VERSION};
 use idmill_server::{Server, ServerBuilder};
 use idmill_testing::eventually;
 use idmill_testing::faulty::FaultyStore;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use idmill_testing::fleet::Resp;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -50,7 +50,7 @@ impl Running {
     }
 
     pub(crate) async fn client(&self) -> Client {
-        Client(TcpStream::connect(self.resp).await.unwrap())
+        Client::to(self.resp).await
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -120,12 +120,16 @@ impl Store for Watched {
     }
 }
 
-/// A client that sends bytes unchanged.
-pub(crate) struct Client(pub(crate) TcpStream);
+/// A client whose tests fail where [`Resp`] returns an error.
+pub(crate) struct Client(pub(crate) Resp);
 
 impl Client {
+    pub(crate) async fn to(address: SocketAddr) -> Self {
+        Self(Resp::connect(address).await.unwrap())
+    }
+
     pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.0.write_all(bytes.as_ref()).await.unwrap();
+        self.0.send(bytes).await.unwrap();
     }
 
     /// Sends one line of words, and returns the first line of the answer.
@@ -136,7 +140,7 @@ impl Client {
 
     /// Asks like `ask`; returns an empty string if the server has disconnected.
     pub(crate) async fn ask_or_end(&mut self, words: &str) -> String {
-        let _ = self.0.write_all(format!("{words}\r\n").as_bytes()).await;
+        let _ = self.0.send(format!("{words}\r\n")).await;
         self.rest_of_line().await
     }
 
@@ -174,12 +178,8 @@ impl Client {
     /// Reads a line, or the bytes up to the end of the connection.
     pub(crate) async fn rest_of_line(&mut self) -> String {
         let mut line = Vec::new();
-        while !line.ends_with(b"\r\n") {
-            match timeout(TIMEOUT, self.0.read_u8()).await.unwrap() {
-                Ok(byte) => line.push(byte),
-                Err(_) => break,
-            }
-        }
+        // Ignore the error: a server that disconnects with bytes unread resets the connection.
+        let _ = timeout(TIMEOUT, self.0.stream().read_until(b'\n', &mut line)).await.unwrap();
         String::from_utf8(line).unwrap().trim_end().to_owned()
     }
 
@@ -213,7 +213,7 @@ impl Client {
     pub(crate) async fn rest(&mut self) -> String {
         let mut rest = Vec::new();
         // Ignore the error: a server that disconnects with bytes unread resets the connection.
-        let _ = timeout(TIMEOUT, self.0.read_to_end(&mut rest)).await.unwrap();
+        let _ = timeout(TIMEOUT, self.0.stream().read_to_end(&mut rest)).await.unwrap();
         String::from_utf8(rest).unwrap()
     }
 }

@@ -30,7 +30,8 @@ async fn shutdown_keeps_granted_ids_and_gives_back_the_rest() {
 async fn running_pipeline_is_answered_to_its_last_whole_command() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
-    let (mut read, mut write) = std::mem::replace(&mut client.0, server.client().await.0).into_split();
+    let (mut read, mut write) =
+        std::mem::replace(&mut client.0, server.client().await.0).into_stream().into_split();
     let writer = tokio::spawn(async move {
         use tokio::io::AsyncWriteExt;
         let commands = "*2\r\n$4\r\nINCR\r\n$1\r\ns\r\n".repeat(1000);
@@ -122,7 +123,7 @@ async fn commands_sent_during_a_wait_are_answered_in_order() {
     let store = with_orders().await;
     let server = Running::over(store.clone()).await;
     store.set_faults(Faults::none().always(Fault::Latency(Duration::from_millis(50))));
-    let mut client = server.client().await.0;
+    let mut client = server.client().await.0.into_stream();
     client.set_nodelay(true).unwrap();
     for part in ["INCR orders\r\nEC", "HO one\r\nINCR or", "ders\r\nPING\r\n"] {
         client.write_all(part.as_bytes()).await.unwrap();

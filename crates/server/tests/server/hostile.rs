@@ -26,7 +26,7 @@ async fn invalid_command_closes_only_its_own_connection() {
     ] {
         let mut client = server.client().await;
         client.send(bytes).await;
-        client.0.shutdown().await.unwrap();
+        client.0.stream().shutdown().await.unwrap();
         let answer = client.rest().await;
         assert!(answer.contains(word), "{}: {answer}", bytes.escape_ascii());
     }
@@ -101,7 +101,7 @@ async fn endless_input_is_disconnected_early() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     let (mut sent, endless) = (0_usize, vec![b'x'; 65536]);
-    while client.0.write_all(&endless).await.is_ok() {
+    while client.0.stream().write_all(&endless).await.is_ok() {
         sent += 65536;
         assert!(sent < 1 << 30, "a gigabyte was read");
     }
@@ -116,7 +116,7 @@ async fn unread_replies_stop_reading_the_pipeline() {
     let commands = "*2\r\n$4\r\nPING\r\n$1000\r\n".to_owned() + &"x".repeat(1000) + "\r\n";
     let commands = commands.repeat(64);
     let mut sent = 0_usize;
-    while timeout(Duration::from_secs(2), client.0.write_all(commands.as_bytes())).await.is_ok() {
+    while timeout(Duration::from_secs(2), client.0.stream().write_all(commands.as_bytes())).await.is_ok() {
         sent += commands.len();
         assert!(sent < 1 << 28, "a quarter of a gigabyte was read");
     }
@@ -150,7 +150,7 @@ async fn incomplete_commands_do_not_block_other_clients() {
     for _ in 0..50 {
         let mut client = server.client().await;
         client.send("*2\r\n$4\r\nINCR\r\n$6\r\nord").await;
-        halves.push(client.0);
+        halves.push(client.0.into_stream());
         let mut stream = tokio::net::TcpStream::connect(server.http).await.unwrap();
         stream.write_all(b"POST /v1/sequences/orders/ids HTTP/1.1\r\nHo").await.unwrap();
         halves.push(stream);
@@ -166,7 +166,7 @@ async fn clients_of_http_have_places_too() {
     let mut only = server.client().await;
     assert_eq!(only.ask("PING").await, "+PONG");
     let asked = async |path: &str| {
-        let mut client = Client(TcpStream::connect(server.http).await.unwrap());
+        let mut client = Client::to(server.http).await;
         client.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).await;
         client.rest().await.to_lowercase()
     };
@@ -178,7 +178,7 @@ async fn clients_of_http_have_places_too() {
     // If silent clients take all connections for probes, further clients are rejected immediately.
     let silent: Vec<_> =
         futures_util::future::join_all((0..40).map(|_| TcpStream::connect(server.http))).await;
-    let mut last = Client(TcpStream::connect(server.http).await.unwrap());
+    let mut last = Client::to(server.http).await;
     let answer = last.rest().await;
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("Retry-After"), "{answer}");
     drop(silent);

@@ -115,7 +115,7 @@ async fn events_show_waiting_callers_and_the_reason() {
     store.set_faults(Faults::outage());
     let address = server.resp;
     let waits = tokio::spawn(async move {
-        let mut client = crate::common::Client(tokio::net::TcpStream::connect(address).await.unwrap());
+        let mut client = crate::common::Client::to(address).await;
         client.until_refused("INCR orders").await;
     });
     let look = events.until(|look| row(look, "orders")["waiting"] == json!(1)).await;
@@ -243,9 +243,10 @@ async fn trouble_comes_first_and_search_covers_thousands() {
         }
     }
     client.until_refused("INCR zz-ended").await;
-    let look = Events::at(&server, "").await.until(|look| !row(look, "zz-ended").is_null()).await;
-    let ended = row(&look, "zz-ended");
-    assert_eq!((&look["troubles"], &ended["health"]), (&json!(1), &json!("ended")));
+    // On a busy machine, the first looks may have other troubles: reserves that take over a second.
+    let only_ended = |look: &Value| look["troubles"] == 1 && !row(look, "zz-ended").is_null();
+    let look = Events::at(&server, "").await.until(only_ended).await;
+    assert_eq!(row(&look, "zz-ended")["health"], "ended");
     assert!(look["server"]["shown"]["title"].as_str().unwrap().starts_with("▲ 1 in trouble – "), "{look}");
     let summary = look["server"]["shown"]["summary"].as_str().unwrap();
     assert!(summary.contains("errors first") && summary.contains("5,012 open"), "{summary}");

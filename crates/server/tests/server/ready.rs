@@ -10,7 +10,7 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-use crate::audit::Log;
+use crate::audit;
 use crate::common::{Running, Watched, with_orders};
 
 /// Returns whether the server is ready, and the text.
@@ -93,7 +93,7 @@ async fn server_is_unready_before_its_memory_runs_empty() {
 
 #[tokio::test]
 async fn server_is_not_ready_while_sequences_cannot_be_opened() {
-    let ((log, _guard), store) = (Log::begin(), with_orders().await);
+    let ((log, _guard), store) = (audit::begin(), with_orders().await);
     let server = Running::with(store.clone(), |server| server.timeout(Duration::from_millis(200))).await;
     until_ready(&server).await;
     store.set_faults(Faults::outage());
@@ -101,7 +101,8 @@ async fn server_is_not_ready_while_sequences_cannot_be_opened() {
     let text = until_unready(&server).await;
     assert!(text.contains("the store does not answer"), "{text}");
     eventually("the log advises to use another server", async || {
-        holds(log.text().contains("send clients to another server"), log.text())
+        let line = "the store does not answer; send clients to another server";
+        holds(log.text().contains(line) && !log.text().contains("the store cannot be used"), log.text())
     })
     .await;
     store.set_faults(Faults::none());
@@ -112,7 +113,7 @@ async fn server_is_not_ready_while_sequences_cannot_be_opened() {
 /// The store returns a permanent error that concerns all sequences, as for a replaced file.
 #[tokio::test]
 async fn server_is_not_ready_while_its_store_refuses_everything() {
-    let ((log, _guard), store) = (Log::begin(), Watched::default());
+    let ((log, _guard), store) = (audit::begin(), Watched::default());
     let server = Running::over(store.clone()).await;
     let mut client = server.client().await;
     client.id("INCR orders").await;
@@ -125,7 +126,8 @@ async fn server_is_not_ready_while_its_store_refuses_everything() {
     let reasons = ["the store cannot be used", "the store grants no ids"];
     assert!(reasons.iter().any(|reason| text.contains(reason)), "{text}");
     eventually("the log advises to use another server", async || {
-        holds(log.text().matches("send clients to another server").count() == 1, log.text())
+        let line = "the store cannot be used; send clients to another server";
+        holds(log.text().matches(line).count() == 1, log.text())
     })
     .await;
     store.break_all(false);
@@ -139,7 +141,7 @@ async fn removed_sequence_does_not_make_the_server_unready() {
     let server = Running::over(store.clone()).await;
     let mut client = server.client().await;
     client.id("INCR orders").await;
-    store.remove(&"orders".parse().unwrap()).await.unwrap();
+    store.remove(&"orders".parse().unwrap(), None).await.unwrap();
     client.until_refused("INCR orders").await;
     eventually("the sequence is in trouble", async || {
         let (is_ready, text) = ready(&server).await;
@@ -186,7 +188,12 @@ async fn server_counters_begin_at_zero() {
     let (_recording, seen) = (metrics::set_default_local_recorder(&recorder), recorder.snapshotter());
     let server = Running::with(with_orders().await, |server| server.metrics(String::new)).await;
     reqwest::get(server.url("/metrics")).await.unwrap();
-    let counters = seen.snapshot().into_vec().into_iter().filter_map(|(key, _, _, value)| {
+    let all = seen.snapshot().into_vec();
+    let expiry = all.iter().find(|(key, ..)| key.key().name().ends_with("_expiry_timestamp_seconds"));
+    assert!(expiry.is_none(), "the server has no certificate: {expiry:?}");
+    let counters = all.into_iter().filter_map(|(key, _, _, value)| {
+        let is_own = key.key().name().starts_with("idmill_server_");
+        assert!(!is_own || key.key().labels().all(|label| label.key() == "reason"), "{key:?}");
         let labels = key.key().labels().map(metrics::Label::value);
         let words: Vec<_> = [key.key().name()].into_iter().chain(labels).collect();
         (value == DebugValue::Counter(0)).then(|| words.join(" "))
@@ -242,7 +249,7 @@ async fn ending_server_serves_unready_during_the_shutdown_delay() {
     })
     .await;
     assert!(text.contains("the server is ending"), "{text}");
-    let mut client = crate::common::Client(TcpStream::connect(resp).await.unwrap());
+    let mut client = crate::common::Client::to(resp).await;
     assert_eq!(client.ask("INCR s").await, ":1", "a request during the shutdown delay is served");
     task.abort();
 }
@@ -267,7 +274,7 @@ async fn open_listeners_are_taken_over() {
     let (resp, http) = (open(), open());
     let addresses = (resp.local_addr().unwrap(), http.local_addr().unwrap());
     // Clients that connect before the server runs wait in the listener's backlog.
-    let mut client = crate::common::Client(TcpStream::connect(addresses.0).await.unwrap());
+    let mut client = crate::common::Client::to(addresses.0).await;
     let ids = idmill::Sequences::new(FaultyStore::new()).unwrap();
     let server =
         idmill_server::Server::builder(ids).resp_listener(resp).http_listener(http).bind().await.unwrap();

@@ -4,7 +4,7 @@ use idmill::SequenceName;
 use idmill::store::{Bounds, Store};
 use idmill_kit::Existing;
 
-use crate::audit::Log;
+use crate::audit;
 use crate::common::{Client, Running, Watched};
 
 const DRAWS: usize = 3000;
@@ -37,12 +37,12 @@ async fn unknown_name_is_seldom_looked_for() {
 
 #[tokio::test]
 async fn removed_sequence_is_seldom_asked_for_and_logged_once() {
-    let ((log, _guard), store) = (Log::begin(), Watched::default());
+    let ((log, _guard), store) = (audit::begin(), Watched::default());
     store.create(&orders(), Bounds::new(1, 1000).unwrap()).await.unwrap();
     let server = Running::over(Existing::of(store.clone())).await;
     let mut client = server.client().await;
     client.id("INCR orders").await;
-    store.remove(&orders()).await.unwrap();
+    store.remove(&orders(), None).await.unwrap();
     client.until_refused("INCR orders").await;
     let before = store.calls();
     refused(&mut client).await;

@@ -25,7 +25,7 @@ async fn until_it_leaves(stream: &mut TcpStream) -> (Vec<u8>, Duration) {
 async fn incomplete_command_times_out_after_a_minute() {
     let server = Running::over(FaultyStore::new()).await;
     for half in ["*2\r\n$4\r\nINCR\r\n$6\r\nord", "INCR ord", "PING\r\nPING\r\n*1"] {
-        let mut client = server.client().await.0;
+        let mut client = server.client().await.0.into_stream();
         client.write_all(half.as_bytes()).await.unwrap();
         let (answer, after) = until_it_leaves(&mut client).await;
         assert_eq!(answer, b"+PONG\r\n".repeat(half.matches("PING").count()));
@@ -37,7 +37,7 @@ async fn incomplete_command_times_out_after_a_minute() {
 #[tokio::test(start_paused = true)]
 async fn slowly_sent_command_times_out_after_a_minute() {
     let server = Running::over(FaultyStore::new()).await;
-    let mut client = server.client().await.0;
+    let mut client = server.client().await.0.into_stream();
     client.set_nodelay(true).unwrap();
     let begun = Instant::now();
     for byte in b"*1\r\n$4\r\nPI".iter().cycle() {
@@ -62,7 +62,7 @@ async fn with_token() -> (Running, Secret) {
 async fn client_without_a_token_is_left_after_seconds() {
     let (server, secret) = with_token().await;
     for says in ["", "PING\r\n", "RESET\r\n", "*2\r\n"] {
-        let (mut client, begun) = (server.client().await.0, Instant::now());
+        let (mut client, begun) = (server.client().await.0.into_stream(), Instant::now());
         // Further bytes from the client do not extend the deadline.
         for at in 0.. {
             let said = if at == 0 || !says.starts_with('*') { says } else { "" };
@@ -78,17 +78,17 @@ async fn client_without_a_token_is_left_after_seconds() {
     let mut client = server.client().await;
     client.send(format!("AUTH {}\r\n", secret.reveal())).await;
     let mut answer = [0; 5];
-    client.0.read_exact(&mut answer).await.unwrap();
+    client.0.stream().read_exact(&mut answer).await.unwrap();
     sleep(HOUR).await;
     client.send("PING\r\n").await;
-    client.0.read_exact(&mut answer).await.unwrap();
+    client.0.stream().read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b"+PONG");
 }
 
 #[tokio::test(start_paused = true)]
 async fn open_transaction_ends_after_a_minute() {
     let server = Running::over(FaultyStore::new()).await;
-    let mut client = server.client().await.0;
+    let mut client = server.client().await.0.into_stream();
     client.write_all(b"MULTI\r\nINCR s\r\n").await.unwrap();
     let (answer, after) = until_it_leaves(&mut client).await;
     assert_eq!(answer, b"+OK\r\n+QUEUED\r\n");
@@ -103,7 +103,7 @@ async fn client_may_be_idle_between_commands_for_an_hour() {
     sleep(HOUR).await;
     client.send("INCR s\r\n").await;
     let mut answer = [0; 4];
-    client.0.read_exact(&mut answer).await.unwrap();
+    client.0.stream().read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b":2\r\n");
 }
 
@@ -112,7 +112,7 @@ async fn client_may_be_idle_between_commands_for_an_hour() {
 #[tokio::test(start_paused = true)]
 async fn slow_client_is_served_while_it_makes_progress() {
     let server = Running::over(FaultyStore::new()).await;
-    let mut client = server.client().await.0;
+    let mut client = server.client().await.0.into_stream();
     client.write_all(b"INC").await.unwrap();
     for id in 1..20 {
         sleep(MINUTE / 2).await;
@@ -126,7 +126,7 @@ async fn slow_client_is_served_while_it_makes_progress() {
 #[tokio::test(start_paused = true)]
 async fn unread_replies_time_out_after_a_minute() {
     let server = Running::over(FaultyStore::new()).await;
-    let mut client = server.client().await.0;
+    let mut client = server.client().await.0.into_stream();
     let (begun, commands) = (Instant::now(), "INCR s\r\n".repeat(4096));
     while client.write_all(commands.as_bytes()).await.is_ok() {}
     let after = begun.elapsed();

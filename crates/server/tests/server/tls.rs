@@ -100,7 +100,7 @@ async fn both_protocols_are_encrypted() {
     let mut plain = server.client().await;
     plain.send("INCR s\r\n").await;
     let mut answer = Vec::new();
-    let _ = plain.0.read_to_end(&mut answer).await;
+    let _ = plain.0.stream().read_to_end(&mut answer).await;
     assert!(!answer.starts_with(b":"), "{}", answer.escape_ascii());
     let stranger = Authority::new().client(None);
     assert!(asked(&stranger, server.resp, "INCR s\r\nQUIT\r\n").await.is_err());

@@ -3,8 +3,7 @@
 use idmill::store::Store;
 use idmill_server::{Access, Pattern, Rights, Secret, Token};
 use idmill_testing::faulty::FaultyStore;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::common::{Client, Running};
 
@@ -78,12 +77,11 @@ async fn transaction_ends_with_the_token_that_began_it() {
 #[tokio::test]
 async fn each_http_request_is_authenticated() {
     let (server, access, secret, _) = served().await;
-    let stream = TcpStream::connect(server.http).await.unwrap();
-    let mut client = Client(stream);
+    let mut client = Client::to(server.http).await;
     let mut status = async |token: Option<&str>| {
         let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
         let request = format!("POST /v1/sequences/s/ids HTTP/1.1\r\nHost: ids\r\n{token}\r\n");
-        client.0.write_all(request.as_bytes()).await.unwrap();
+        client.0.stream().write_all(request.as_bytes()).await.unwrap();
         let (head, mut len) = (client.line().await, 0);
         loop {
             let line = client.rest_of_line().await.to_ascii_lowercase();
@@ -93,7 +91,7 @@ async fn each_http_request_is_authenticated() {
                 None => {}
             }
         }
-        tokio::io::AsyncReadExt::read_exact(&mut client.0, &mut vec![0; len]).await.unwrap();
+        client.0.stream().read_exact(&mut vec![0; len]).await.unwrap();
         head.split(' ').nth(1).unwrap().to_owned()
     };
     assert_eq!(status(Some(secret.reveal())).await, "200");

@@ -115,7 +115,7 @@ async fn concurrent_clients_get_different_ids() {
             for _ in 0..200 {
                 ids.push(client.id("INCR s").await);
             }
-            assert!(ids.is_sorted());
+            assert!(ids.is_sorted_by(|one, next| one < next));
             ids
         }));
     }

@@ -187,3 +187,6 @@ impl Row {
         cells
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,13 +3,14 @@
 use idmill::SequenceName;
 use idmill::store::Bounds;
 use idmill_doctor::{Examined, Finding, Remedy};
+use idmill_kit::visible;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::args::Global;
-use crate::exported::Entry;
-use crate::failure::{Outcome, quoted, set_command};
-use crate::output::{self, or_dash, print_line};
+use crate::exported::{self, Entry};
+use crate::failure::{Failure, Outcome, quoted, set_command};
+use crate::output::{self, or_dash, write_line};
 
 /// Advice before a command that recreates a sequence.
 const EMPTIED: &str =
@@ -48,7 +49,7 @@ impl Report {
     pub(super) fn findings<'a>(&self, findings: impl IntoIterator<Item = &'a Finding>) -> Outcome {
         findings.into_iter().try_for_each(|finding| {
             let found = self.found(finding);
-            if self.json { print_line(&found) } else { output::print(&text(&found)) }
+            if self.json { write_line(&found) } else { output::write(&text(&found)) }
         })
     }
 
@@ -56,9 +57,9 @@ impl Report {
         findings.into_iter().try_for_each(|finding| {
             let found = self.found(finding);
             if self.json {
-                return print_line(&json!({ "resolved": found }));
+                return write_line(&json!({ "resolved": found }));
             }
-            output::print(&format!("resolved {} {}: {}\n", found.kind, of(&found), found.asked))
+            output::write(&format!("resolved {} {}: {}\n", found.kind, of(&found), found.asked))
         })
     }
 
@@ -66,17 +67,21 @@ impl Report {
         if self.json {
             let [before, after] = [before, after].map(|next| next.map(|next| next.to_string()));
             let fixed = json!({ "sequence": sequence, "before": before, "after": after });
-            return print_line(&json!({ "fixed": fixed }));
+            return write_line(&json!({ "fixed": fixed }));
         }
         let (before, after) = (or_dash(before), or_dash(after));
-        output::print(&format!("fixed    {sequence}: next {before} -> {after}\n"))
+        output::write(&format!("fixed    {sequence}: next {before} -> {after}\n"))
+    }
+
+    pub(super) fn unfixed(&self, failure: Failure) {
+        failure.at("not fixed").report(self.json);
     }
 
     pub(super) fn sound(&self, seen: &Examined) -> Outcome {
         if self.json {
             return Ok(());
         }
-        output::print(&format!("sound    no problem was found; sequences: {}\n", seen.sequences))
+        output::write(&format!("sound    no problem was found; sequences: {}\n", seen.sequences))
     }
 
     fn found<'a>(&self, finding: &'a Finding) -> Line<'a> {
@@ -108,8 +113,10 @@ impl Report {
     fn recreate(&self, name: &SequenceName, next: u64, bounds: Option<Bounds>) -> String {
         let bounds = bounds.unwrap_or_else(Bounds::of::<u64>);
         let entry = Entry { name: name.clone(), bounds, reached: next.into() };
-        let (line, name, place) = (quoted(entry.line().trim_end()), quoted(name), &self.place);
-        format!("idmill remove {name} --yes{place} && printf '%s\\n' {line} | idmill import{place}")
+        let lines = entry.line() + &exported::end(1);
+        let lines = lines.lines().map(quoted).collect::<Vec<_>>().join(" ");
+        let (name, place) = (quoted(name), &self.place);
+        format!("idmill remove {name} --yes{place} && printf '%s\\n' {lines} | idmill import{place}")
     }
 
     fn set(&self, name: &str, next: Option<u64>, max: Option<u64>) -> String {
@@ -117,9 +124,9 @@ impl Report {
     }
 }
 
-/// Returns the subject of a finding.
-fn of<'a>(found: &Line<'a>) -> &'a str {
-    found.sequence.unwrap_or("the store")
+/// Returns the subject of a finding. The name of an unreadable row may have line ends.
+fn of(found: &Line<'_>) -> String {
+    visible(found.sequence.unwrap_or("the store"))
 }
 
 fn text(found: &Line<'_>) -> String {

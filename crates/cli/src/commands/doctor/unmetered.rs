@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use idmill_doctor::Examined;
 
@@ -11,7 +12,7 @@ use crate::failure::{Failure, Outcome};
 pub(super) struct Metrics(Infallible);
 
 impl Metrics {
-    pub(super) fn serve(_address: SocketAddr) -> Outcome<Self> {
+    pub(super) fn serve(_address: SocketAddr, _pause: Duration) -> Outcome<Self> {
         let failure = Failure::usage("this `idmill` was built without metrics");
         Err(failure.hint("build it with `--features metrics` or `--features full`"))
     }

@@ -183,12 +183,13 @@ fn block<D: Draw>(
 
 /// Returns the time between two consecutive clock readings in nanoseconds: the median of many.
 fn clock() -> u64 {
-    let mut readings: Vec<u64> = (0..1001)
-        .map(|_| {
-            let before = Instant::now();
-            nanos(before.elapsed())
-        })
-        .collect();
-    readings.sort_unstable();
-    readings[readings.len() / 2]
+    median(std::array::from_fn::<_, 1001, _>(|_| nanos(Instant::now().elapsed())))
 }
+
+fn median<const N: usize>(mut values: [u64; N]) -> u64 {
+    values.sort_unstable();
+    values[N / 2]
+}
+
+#[cfg(test)]
+mod tests;

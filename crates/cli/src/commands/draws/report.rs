@@ -79,3 +79,23 @@ fn time(nanos: u64) -> String {
         _ => format!("{} s", digits(nanos as f64 / 1e9)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::time;
+
+    #[test]
+    fn time_has_the_unit_of_its_size() {
+        for (nanos, text) in [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1_000, "1.00 us"),
+            (12_340, "12.3 us"),
+            (1_000_000, "1.00 ms"),
+            (250_000_000, "250 ms"),
+            (1_000_000_000, "1.00 s"),
+        ] {
+            assert_eq!(time(nanos), text);
+        }
+    }
+}

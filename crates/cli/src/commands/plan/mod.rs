@@ -18,10 +18,12 @@ use crate::plot::{Line, Plot, label, scaled};
 
 const SECONDS_A_DAY: f64 = 86_400.0;
 const SECONDS_A_YEAR: f64 = 365.25 * SECONDS_A_DAY;
+/// The lowest rate of a process, in ids per second. Below it, there is nothing to plan.
+const LEAST: f64 = 1e-6;
 
 pub(super) async fn run(global: &Global, args: Plan) -> Outcome {
-    if args.rate <= 0.0 {
-        let failure = Failure::usage("`--rate` is 0, so there is nothing to plan");
+    if args.rate / f64::from(args.processes) < LEAST {
+        let failure = Failure::usage("at this `--rate`, a process draws less than one id in ten days");
         return Err(failure.hint("set `--rate` to the ids drawn per second"));
     }
     let planned = Planned::of(args)?;
@@ -234,3 +236,6 @@ fn number(value: f64) -> String {
         (value, unit) => format!("{value:.2}{unit}"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -187,3 +187,6 @@ impl Simulation {
 fn whole(ids: f64) -> u64 {
     ids as u64
 }
+
+#[cfg(test)]
+mod tests;

@@ -82,9 +82,16 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
     let traces = Traces::begin()?;
     let log = logging::serve(global, settings.logs_json, traces.layer());
     let metrics = recorder()?;
-    let server = bound(&settings, handed, metrics.clone()).await?;
-    // Handle signals before readiness is announced: a manager may stop the server right after that.
-    let (told_once, told_twice) = (signals::stopped(), signals::stopped_twice());
+    // Handle signals from here on. The first process of a container ignores signals without a handler, and
+    // the store may take a while to open.
+    let (mut told_once, told_twice) = (Box::pin(signals::stopped()), signals::stopped_twice());
+    let server = tokio::select! {
+        server = bound(&settings, handed, metrics.clone()) => server?,
+        () = &mut told_once => {
+            tracing::info!("stopped before the store was open");
+            return Ok(());
+        }
+    };
     let figures = server.figures();
     systemd::ready(&figures);
     for (what, address) in [("Redis protocol", server.resp_address()), ("HTTP", server.http_address())] {
@@ -147,9 +154,13 @@ async fn bound(settings: &Settings, handed: Handed, metrics: PrometheusHandle) -
 }
 
 fn recorder() -> Outcome<PrometheusHandle> {
-    let recorder = PrometheusBuilder::new().idle_timeout(MetricKindMask::ALL, Some(SERIES_KEPT));
-    let recorder = recorder.install_recorder();
+    let recorder = keeping(SERIES_KEPT).install_recorder();
     recorder.map_err(|error| Failure::usage(format!("cannot install the metrics recorder: {error}")))
+}
+
+/// Drops series that were not recorded for this time.
+fn keeping(time: Duration) -> PrometheusBuilder {
+    PrometheusBuilder::new().idle_timeout(MetricKindMask::ALL, Some(time))
 }
 
 async fn upkeep(metrics: &PrometheusHandle) {
@@ -189,6 +200,18 @@ fn value(metrics: &str, name: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn series_that_is_not_recorded_is_dropped() {
+        assert_eq!(SERIES_KEPT.as_secs(), 300, "as in docs/guide/metrics.md");
+        for (time, is_kept) in [(SERIES_KEPT, true), (Duration::from_millis(1), false)] {
+            let recorder = keeping(time).build_recorder();
+            metrics::with_local_recorder(&recorder, || metrics::gauge!("idmill_a").set(7));
+            assert!(recorder.handle().render().contains("idmill_a 7"));
+            std::thread::sleep(Duration::from_millis(30));
+            assert_eq!(recorder.handle().render().contains("idmill_a 7"), is_kept, "{time:?}");
+        }
+    }
 
     #[test]
     fn counter_without_labels_is_read() {

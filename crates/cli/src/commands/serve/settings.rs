@@ -253,16 +253,17 @@ mod tests {
         let mut command = Cli::command();
         let help = command.find_subcommand_mut("serve").unwrap().render_long_help().to_string();
         let time = |time| humantime::format_duration(time).to_string();
-        for (option, default) in [
-            ("--resp", Server::RESP.to_string()),
-            ("--http", Server::HTTP.to_string()),
-            ("--timeout", time(Server::TIMEOUT)),
-            ("--idle", time(IDLE)),
-            ("--shutdown-timeout", time(Server::SHUTDOWN_TIMEOUT)),
-            ("--max-connections", Server::MAX_CONNECTIONS.to_string()),
+        for (option, constant, default) in [
+            ("--resp", Server::RESP.to_string(), "127.0.0.1:7380"),
+            ("--http", Server::HTTP.to_string(), "127.0.0.1:7381"),
+            ("--timeout", time(Server::TIMEOUT), "5s"),
+            ("--idle", time(IDLE), "10m"),
+            ("--shutdown-timeout", time(Server::SHUTDOWN_TIMEOUT), "10s"),
+            ("--max-connections", Server::MAX_CONNECTIONS.to_string(), "20000"),
         ] {
             let of = help.split(&format!("{option} <")).nth(1).unwrap().split("\n      --").next().unwrap();
             assert!(of.contains(&format!("[default: {default}]")), "{option}: {of}");
+            assert_eq!(constant, default, "{option}");
         }
     }
 }

@@ -1,14 +1,15 @@
 //! `idmill doctor --watch`: changes are printed, and the findings are served as metrics.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader};
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use idmill_conformance::free_port;
 use idmill_testing::eventually_blocking;
+use idmill_testing::fleet::talk;
 
 use super::execute;
 use crate::common::Place;
@@ -26,15 +27,13 @@ impl Watching {
         Self(child, lines)
     }
 
+    fn next(&self) -> String {
+        self.1.recv_timeout(Duration::from_secs(60)).expect("another line")
+    }
+
     /// Returns the next line that contains `text`.
     fn until(&self, text: &str) -> String {
-        loop {
-            let line = self.1.recv_timeout(Duration::from_secs(60));
-            let line = line.unwrap_or_else(|_| panic!("{text:?} does not come"));
-            if line.contains(text) {
-                return line;
-            }
-        }
+        std::iter::repeat_with(|| self.next()).find(|line| line.contains(text)).unwrap_or_default()
     }
 
     /// Sends the signal, and returns the exit code.
@@ -73,6 +72,33 @@ fn watch_prints_changes_and_exits_with_the_last_verdict() {
     );
 }
 
+/// A store that is sound at the first look is reported once, and a store that becomes sound is not.
+#[test]
+fn watch_reports_a_sound_store_only_at_its_start() {
+    let place = Place::with_sequence(1, 1000);
+    execute(&place, "shop.db", "CREATE TABLE t (id INTEGER)");
+    let args = ["doctor", "--watch", "50ms", "--check", "s=sqlite:shop.db?column=t.id"];
+    for (is_sound, next) in [(true, "21"), (false, "41")] {
+        let mut watching = Watching::start(place.command(&args));
+        if is_sound {
+            watching.until("sound");
+            execute(&place, "shop.db", "INSERT INTO t VALUES (20)");
+        }
+        let mut lines = vec![watching.until("in_use")];
+        place.run(&["set", "s", "--next", next]);
+        while !lines.concat().contains("resolved") {
+            lines.push(watching.next());
+        }
+        execute(&place, "shop.db", "INSERT INTO t SELECT 20 + max(id) FROM t");
+        lines.push(watching.next());
+        assert!(
+            lines.pop().unwrap().ends_with("s: in_use") && !lines.concat().contains("sound"),
+            "{lines:?}"
+        );
+        assert_eq!(watching.end("-TERM"), Some(7));
+    }
+}
+
 #[test]
 fn watch_interval_defaults_to_one_minute() {
     let place = Place::with_sequence(1, 1000);
@@ -81,13 +107,53 @@ fn watch_interval_defaults_to_one_minute() {
     assert_eq!(watching.end("-INT"), Some(0), "nothing was found");
 }
 
+/// Without a verdict, the exit code is that of the signal.
+#[test]
+fn signal_before_the_first_look_ends_has_no_verdict() {
+    let place = Place::with_sequence(1, 1000);
+    let mut watching = Watching::start(place.command(&["doctor", "--watch", "--rate-over", "1h"]));
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(watching.end("-TERM"), Some(143));
+}
+
+#[test]
+fn watch_ends_when_its_reader_does() {
+    let place = Place::with_sequence(1, 1000);
+    execute(&place, "shop.db", "CREATE TABLE t (id INTEGER)");
+    let args = ["doctor", "--watch", "50ms", "--check", "s=sqlite:shop.db?column=t.id"];
+    let mut child = place.command(&args).stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut String::new()).unwrap();
+    drop(out);
+    // The next change cannot be printed.
+    execute(&place, "shop.db", "INSERT INTO t VALUES (20)");
+    let ended = eventually_blocking("the end", || child.try_wait().unwrap().ok_or("it runs on"));
+    assert_eq!(ended.code(), Some(0));
+}
+
+#[test]
+fn failed_fix_neither_ends_the_watch_nor_stops_other_fixes() {
+    let place = Place::with_sequence(1, 1000);
+    assert_eq!(place.run(&["create", "a"]).code, 0);
+    execute(&place, "shop.db", "CREATE TABLE t (id INTEGER); INSERT INTO t VALUES (20)");
+    let refuse = "BEFORE UPDATE ON idmill_sequences WHEN NEW.name = 'a' BEGIN SELECT RAISE(ABORT, 'no'); END";
+    execute(&place, "idmill.db", &format!("CREATE TRIGGER refuse {refuse}"));
+    let checks = ["--check", "a=sqlite:shop.db?column=t.id", "--check", "s=sqlite:shop.db?column=t.id"];
+    let mut watching =
+        Watching::start(place.command(&[&["doctor", "--watch", "100ms", "--fix"], &checks[..]].concat()));
+    assert!(watching.until("fixed").contains(" s: next 1 -> 21"));
+    execute(&place, "idmill.db", "DROP TRIGGER refuse");
+    assert!(watching.until("fixed").contains(" a: next 1 -> 21"));
+    watching.until("resolved in_use a");
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(watching.end("-TERM"), Some(0));
+    let ran = place.run(&[&["doctor", "--fix"], &checks[..]].concat());
+    assert_eq!(ran.code, 0, "{ran:?}");
+}
+
 /// Returns the metrics at this address: each with its labels and its value.
 fn served(address: SocketAddr) -> BTreeMap<String, String> {
-    let mut stream = TcpStream::connect(address).expect("the metrics address accepts connections");
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    let answer = talk(address, "GET /metrics HTTP/1.0\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
     let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
     let samples = body.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use super::{Server, logged};
+use idmill_testing::fleet::Client;
+
+use super::{logged, started};
 use crate::common::Place;
 
 #[test]
@@ -12,27 +14,24 @@ fn tokens_are_reloaded_on_sighup() {
     let made = place.json(&["token", "shop", "--right", "draw", "--sequence", "ord*", "--json"]);
     let (token, file) = (made["token"].as_str().unwrap(), place.path().join("tokens.toml"));
     fs::write(&file, made["entry"].as_str().unwrap()).unwrap();
-    let mut server = Server::start(&place, &["--tokens", "tokens.toml"]);
-    let mut client = server.client();
+    let server = started(&place, &["--tokens", "tokens.toml"]);
+    let mut client = Client::connect(server.resp);
     assert!(client.ask("INCR orders").starts_with("-NOAUTH"));
     assert_eq!(client.ask(&format!("AUTH {token}")), "+OK");
     assert_eq!(client.ask("INCR orders"), ":1");
     // An invalid file changes nothing.
     fs::write(&file, "[[token]]\nname = 1\n").unwrap();
-    server.tell("-HUP");
-    let line = logged(&mut server.log, "the tokens were not reloaded");
+    server.tell("HUP");
+    let line = logged(&server, "the tokens were not reloaded");
     assert!(line.to_string().contains("line 2"), "{line}");
     assert_eq!(client.ask("INCR orders"), ":2");
     fs::write(&file, "").unwrap();
-    server.tell("-HUP");
+    server.tell("HUP");
     // An empty file locks out every client, so this is a warning.
-    let line = logged(&mut server.log, "the tokens were reloaded");
+    let line = logged(&server, "the tokens were reloaded");
     assert!(line["level"] == "WARN" && line.to_string().contains("clients are rejected"), "{line}");
     assert!(client.ask("INCR orders").starts_with("-WRONGPASS"));
-    let (_, log) = {
-        server.tell("-TERM");
-        server.ended()
-    };
+    let (_, log) = server.end();
     assert!(!log.contains(token), "{log}");
 }
 
@@ -52,13 +51,13 @@ fn token_file_of_the_same_time_and_size_is_read_again() {
         (place.path().join("tokens.toml"), made(&place, "a"), made(&place, "b"));
     fs::write(&file, &old).unwrap();
     let written = fs::metadata(&file).unwrap().modified().unwrap();
-    let mut server = Server::start(&place, &["--tokens", "tokens.toml"]);
-    let mut client = server.client();
+    let server = started(&place, &["--tokens", "tokens.toml"]);
+    let mut client = Client::connect(server.resp);
     assert_eq!(client.ask(&format!("AUTH {token}")), "+OK");
     fs::write(&file, &new).unwrap();
     fs::File::options().write(true).open(&file).unwrap().set_modified(written).unwrap();
     assert_eq!(old.len(), new.len());
-    logged(&mut server.log, "the tokens were reloaded");
+    logged(&server, "the tokens were reloaded");
     assert!(client.ask("INCR orders").starts_with("-WRONGPASS"));
 }
 
@@ -96,14 +95,14 @@ fn invalid_tokens_are_rejected_by_check() {
 fn expired_certificate_does_not_replace_a_valid_one() {
     let place = Place::new();
     certified(&place, 2999);
-    let mut server = Server::start(&place, &["--tls-cert", "server.pem", "--tls-key", "server.key"]);
+    let server = started(&place, &["--tls-cert", "server.pem", "--tls-key", "server.key"]);
     certified(&place, 2021);
-    server.tell("-HUP");
-    let line = logged(&mut server.log, "the certificates were not reloaded");
+    server.tell("HUP");
+    let line = logged(&server, "the certificates were not reloaded");
     assert!(line.to_string().contains("expired on 2021-01-01"), "{line}");
     certified(&place, 2998);
-    server.tell("-HUP");
-    logged(&mut server.log, "the certificates were reloaded");
+    server.tell("HUP");
+    logged(&server, "the certificates were reloaded");
 }
 
 /// Writes a certificate to `server.pem` that expires at the start of `year`.
@@ -126,8 +125,8 @@ fn expired_certificate_is_reported() {
     assert!(ran.err.contains("server.pem has expired") && ran.err.contains("replace it"), "{ran:?}");
     let said = place.json(&[&["serve", "--check", "--json"][..], &files].concat());
     assert_eq!(said["certificate-expires"], "2021-01-01T00:00:00Z");
-    let mut server = Server::start(&place, &files);
-    logged(&mut server.log, "server.pem has expired");
+    let server = started(&place, &files);
+    logged(&server, "server.pem has expired");
 }
 
 #[test]

@@ -5,118 +5,46 @@ mod signals;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::common::{Place, Ran};
+use idmill_testing::fleet::{Client, Server, request, talk};
 use idmill_testing::{eventually_blocking, holds};
 
-const ANYWHERE: [&str; 5] =
-    ["serve", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0", "--shutdown-timeout=20s"];
-
-/// A running server, and its log.
-struct Server {
-    process: Child,
-    log: BufReader<ChildStderr>,
-    resp: SocketAddr,
-    http: SocketAddr,
+fn started(place: &Place, args: &[&str]) -> Server {
+    Server::start(&mut place.serve(args))
 }
 
-impl Server {
-    fn start(place: &Place, args: &[&str]) -> Self {
-        let mut command = place.command(&ANYWHERE);
-        Self::of(command.args(args).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
-    }
-
-    fn of(mut process: Child) -> Self {
-        let log = BufReader::new(process.stderr.take().unwrap());
-        Self::with(process, log)
-    }
-
-    fn with(process: Child, mut log: BufReader<ChildStderr>) -> Self {
-        let mut address = |what| {
-            let line = logged(&mut log, what);
-            line["fields"]["address"].as_str().unwrap().parse().unwrap()
-        };
-        let (resp, http) = (address("Redis protocol is served"), address("HTTP is served"));
-        Self { process, log, resp, http }
-    }
-
-    fn client(&self) -> Client {
-        let stream = TcpStream::connect(self.resp).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        Client(BufReader::new(stream))
-    }
-
-    fn tell(&self, signal: &str) {
-        let sent = Command::new("kill").args([signal, &self.process.id().to_string()]).status().unwrap();
-        assert!(sent.success());
-    }
-
-    /// Returns the exit code, and the log up to the end.
-    fn ended(mut self) -> (Option<i32>, String) {
-        let mut rest = String::new();
-        self.log.read_to_string(&mut rest).unwrap();
-        (self.process.wait().unwrap().code(), rest)
-    }
+/// Starts a server after this command of the shell, which limits it.
+fn started_with(place: &Place, limit: &str, args: &[&str]) -> Server {
+    Server::start(&mut place.limited(limit, &place.serve(args)))
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// Returns the next line of the log that contains `what`.
-fn logged(log: &mut impl BufRead, what: &str) -> Value {
-    let mut all = String::new();
-    loop {
-        let mut line = String::new();
-        assert!(log.read_line(&mut line).unwrap() > 0, "{what:?} was never logged: {all}");
-        if line.contains(what) {
-            return serde_json::from_str(&line).unwrap();
-        }
-        all += &line;
-    }
-}
-
-struct Client(BufReader<TcpStream>);
-
-impl Client {
-    fn try_ask(&mut self, words: &str) -> Option<String> {
-        self.0.get_mut().write_all(format!("{words}\r\n").as_bytes()).ok()?;
-        let mut line = String::new();
-        self.0.read_line(&mut line).ok()?;
-        line.strip_suffix("\r\n").map(ToOwned::to_owned)
-    }
-
-    fn ask(&mut self, words: &str) -> String {
-        self.try_ask(words).unwrap()
-    }
+/// Returns the first line of the log that contains `what`.
+fn logged(server: &Server, what: &str) -> Value {
+    serde_json::from_str(&server.until_logged(what)).unwrap()
 }
 
 #[test]
 fn draws_create_sequences_unless_create_is_false() {
     let place = Place::new();
-    let server = Server::start(&place, &["--create=false"]);
-    let answer = server.client().ask("INCR orders");
+    let server = started(&place, &["--create=false"]);
+    let answer = Client::connect(server.resp).ask("INCR orders");
     assert!(answer.starts_with("-NOTFOUND") && answer.contains("correct the name"), "{answer}");
     assert_eq!(place.run(&["create", "orders"]).code, 0);
     // The cached error expires after a short time.
     let mut drawn = (0..100).map(|_| {
         thread::sleep(Duration::from_millis(100));
-        server.client().ask("INCR orders")
+        Client::connect(server.resp).ask("INCR orders")
     });
     assert_eq!(drawn.find(|answer| !answer.starts_with('-')).as_deref(), Some(":1"));
     drop(server);
-    let server = Server::start(&place, &[]);
-    assert_eq!(server.client().ask("INCR users"), ":1");
+    let server = started(&place, &[]);
+    assert_eq!(Client::connect(server.resp).ask("INCR users"), ":1");
 }
 
 #[test]
@@ -148,10 +76,10 @@ fn servers_killed_under_load_hand_out_no_duplicates() {
     assert_eq!(place.run(&["create", "orders"]).code, 0);
     let mut all = Vec::new();
     for round in 0..4 {
-        let servers = [Server::start(&place, &[]), Server::start(&place, &[])];
+        let servers = [started(&place, &[]), started(&place, &[])];
         let clients: Vec<_> = (0..4)
             .map(|at| {
-                let mut client = servers[at % 2].client();
+                let mut client = Client::connect(servers[at % 2].resp);
                 thread::spawn(move || {
                     let mut ids = Vec::new();
                     while ids.len() < 3000 {
@@ -166,8 +94,8 @@ fn servers_killed_under_load_hand_out_no_duplicates() {
             })
             .collect();
         thread::sleep(Duration::from_millis(100 + 50 * round));
-        servers[0].tell("-KILL");
-        servers[1].tell(if round % 2 == 0 { "-TERM" } else { "-KILL" });
+        servers[0].tell("KILL");
+        servers[1].tell(if round % 2 == 0 { "TERM" } else { "KILL" });
         for client in clients {
             all.extend(client.join().unwrap());
         }
@@ -184,11 +112,7 @@ fn log_much(server: &Server, lines: usize) {
         .map(|_| {
             thread::spawn(move || {
                 for _ in 0..each {
-                    let mut stream = TcpStream::connect(http).unwrap();
-                    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-                    stream.write_all(b"nothing\r\n\r\n").unwrap();
-                    let mut answer = String::new();
-                    stream.read_to_string(&mut answer).unwrap();
+                    let answer = talk(http, "nothing\r\n\r\n");
                     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
                 }
             })
@@ -203,29 +127,31 @@ fn log_much(server: &Server, lines: usize) {
 #[test]
 fn server_goes_on_when_its_log_is_not_read() {
     let place = Place::new();
-    let mut server = Server::start(&place, &["--create", "-v"]);
+    let mut server = started(&place, &["--create", "-v"]);
+    server.leave_log_unread(true);
     log_much(&server, 2000);
-    assert_eq!(server.client().ask("INCR orders"), ":1");
-    let mut stream = TcpStream::connect(server.http).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!(Client::connect(server.resp).ask("INCR orders"), ":1");
+    let answer = request(server.http, "GET /healthz", "", "");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    server.tell("-TERM");
-    let status =
-        eventually_blocking("the server ends", || server.process.try_wait().unwrap().ok_or("it runs"));
-    assert!(status.success(), "{status}");
+    server.tell("TERM");
+    eventually_blocking("the server ends", || holds(!server.runs(), "it runs"));
+    server.leave_log_unread(false);
+    assert_eq!(server.wait().0, Some(0));
 }
 
 /// The number of dropped lines is logged once stderr is read again.
 #[test]
 fn dropped_log_lines_are_counted() {
     let place = Place::new();
-    let mut server = Server::start(&place, &["-v"]);
+    let server = started(&place, &["-v"]);
+    server.leave_log_unread(true);
     log_much(&server, 8000);
-    let line = logged(&mut server.log, "log lines were dropped");
-    assert!(line["fields"]["left_out"].as_u64() > Some(0), "{line}");
+    server.leave_log_unread(false);
+    let line = logged(&server, "log lines were dropped");
+    let left_out = line["fields"]["left_out"].as_u64().unwrap();
+    assert!(left_out > 0, "{line}");
+    let metrics = request(server.http, "GET /metrics", "", "");
+    assert!(metrics.contains(&format!("idmill_server_log_lines_left_out_total {left_out}\n")), "{metrics}");
 }
 
 /// The file is replaced, as by a restore: other processes would draw from the new file.
@@ -233,8 +159,8 @@ fn dropped_log_lines_are_counted() {
 fn server_whose_store_file_was_replaced_is_not_ready() {
     let place = Place::new();
     assert_eq!(place.run(&["create", "orders"]).code, 0);
-    let server = Server::start(&place, &[]);
-    let mut client = server.client();
+    let server = started(&place, &[]);
+    let mut client = Client::connect(server.resp);
     assert_eq!(client.ask("INCR orders"), ":1");
     let file = place.path().join("idmill.db");
     fs::rename(&file, place.path().join("old.db")).unwrap();
@@ -243,13 +169,7 @@ fn server_whose_store_file_was_replaced_is_not_ready() {
         let answer = client.ask("INCR orders");
         holds(!answer.starts_with(':'), answer)
     });
-    let ready = || {
-        let mut stream = TcpStream::connect(server.http).unwrap();
-        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    };
+    let ready = || request(server.http, "GET /readyz", "", "");
     let answer = eventually_blocking("the server is not ready", || {
         let answer = ready();
         if answer.starts_with("HTTP/1.1 503") { Ok(answer) } else { Err(answer) }
@@ -257,71 +177,51 @@ fn server_whose_store_file_was_replaced_is_not_ready() {
     assert!(answer.contains("the store grants no ids"), "{answer}");
 }
 
-/// Starts a server with a soft and a hard limit of open files.
-fn with_files(place: &Place, soft: u32, hard: u32, args: &str) -> Child {
-    let idmill = place.command(&[]).get_program().to_str().unwrap().to_owned();
-    let script =
-        format!("ulimit -Sn {soft} && ulimit -Hn {hard} && exec '{idmill}' {} {args}", ANYWHERE.join(" "));
-    let mut command = Command::new("sh");
-    command.args(["-c", &script]).current_dir(place.path()).env_remove("IDMILL_STORE");
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn soft_limit_of_open_files_is_raised_as_far_as_needed() {
     let place = Place::new();
-    let server = Server::of(with_files(&place, 64, 4096, "--max-connections 1000"));
-    let limits = fs::read_to_string(format!("/proc/{}/limits", server.process.id())).unwrap();
+    let server = started_with(&place, "ulimit -Sn 64; ulimit -Hn 4096", &["--max-connections=1000"]);
+    let limits = fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
     let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
     let soft: u64 = files.split_whitespace().nth(3).unwrap().parse().unwrap();
     assert!((1001..4096).contains(&soft), "{files}");
-    server.tell("-TERM");
-    let (_, log) = server.ended();
+    let (_, log) = server.end();
     assert!(!log.contains("WARN"), "{log}");
 }
 
 #[test]
 fn server_out_of_open_files_answers_probes_and_logs_little() {
     let place = Place::new();
-    let mut process = with_files(&place, 64, 64, "");
-    let mut log = BufReader::new(process.stderr.take().unwrap());
-    let warning = logged(&mut log, "open files allows").to_string();
+    let server = started_with(&place, "ulimit -n 64", &[]);
+    let warning = server.until_logged("open files allows");
     assert!(warning.contains("64 open files") && warning.contains("LimitNOFILE"), "{warning}");
-    let server = Server::with(process, log);
     let crowd: Vec<_> = (0..200).filter_map(|_| TcpStream::connect(server.resp).ok()).collect();
     for _ in 0..3 {
-        let mut stream = TcpStream::connect(server.http).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        write!(stream, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        let answer = request(server.http, "GET /healthz", "", "");
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
     thread::sleep(Duration::from_secs(2));
     drop(crowd);
-    server.tell("-TERM");
-    let (_, log) = server.ended();
-    assert!(!log.contains("not accepted"), "{log}");
+    let (_, log) = server.end();
+    // The server keeps to the limit, and rejects further clients itself.
+    assert!(!log.contains("could not be accepted"), "{log}");
 }
 
 #[test]
 fn health_and_metrics_are_served() {
     let place = Place::new();
     assert_eq!(place.run(&["create", "orders"]).code, 0);
-    let server = Server::start(&place, &[]);
-    assert_eq!(server.client().ask("INCRBY orders 7"), ":7");
-    let get = |path: &str| {
-        let mut stream = TcpStream::connect(server.http).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    };
+    let server = started(&place, &[]);
+    assert_eq!(Client::connect(server.resp).ask("INCRBY orders 7"), ":7");
+    let get = |path: &str| request(server.http, &format!("GET {path}"), "", "");
     assert!(get("/healthz").starts_with("HTTP/1.1 200"));
     assert!(get("/readyz").contains("ready: 1 sequences, 0 in trouble"));
     let metrics = get("/metrics");
     assert!(metrics.contains("idmill_draws_total{sequence=\"orders\"} 7"), "{metrics}");
+    let quantile =
+        metrics.lines().find(|line| line.starts_with("idmill_reserve_seconds{") && line.contains("0.99"));
+    assert!(quantile.is_some_and(|line| line.contains("quantile=\"0.99\"")), "{metrics}");
 }
 
 #[test]
@@ -357,13 +257,13 @@ fn sizes_are_set_by_pattern_of_names() {
     let settings: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!((&settings["idle"], &settings["sequences"]["*"]["max-buffered"]), (&"1h".into(), &4.into()));
     assert_eq!(settings["sequences"]["shop.*"]["max-buffered"], 2);
-    let server = Server::start(&place, &options);
-    let mut client = server.client();
+    let server = started(&place, &options);
+    let mut client = Client::connect(server.resp);
     for name in ["users", "shop.orders"] {
         assert_eq!(client.ask(&format!("INCR {name}")), ":1");
     }
     drop(client);
-    server.tell("-KILL");
+    server.tell("KILL");
     drop(server);
     let next = |name: &str| place.json(&["show", name, "--json"])["next"].as_u64().unwrap();
     assert!((2..=5).contains(&next("users")) && (2..=3).contains(&next("shop.orders")));
@@ -443,7 +343,7 @@ fn unusable_serve_setting_is_rejected_with_a_remedy() {
 #[test]
 fn server_is_the_store_of_remote_commands() {
     let (place, elsewhere) = (Place::new(), Place::new());
-    let server = Server::start(&place, &["--create=false"]);
+    let server = started(&place, &["--create=false"]);
     let url = format!("idmill://{}?timeout=60s", server.resp);
     let run = |args: &[&str]| elsewhere.run(&[args, &["--store", &url]].concat());
     let refused = run(&["next", "orders"]);
@@ -477,7 +377,7 @@ fn remote_command_authenticates_and_never_prints_its_token() {
     let token = made["token"].as_str().unwrap();
     fs::write(place.path().join("tokens.toml"), made["entry"].as_str().unwrap()).unwrap();
     fs::write(elsewhere.path().join("token"), format!("{token}\n")).unwrap();
-    let server = Server::start(&place, &["--tokens", "tokens.toml"]);
+    let server = started(&place, &["--tokens", "tokens.toml"]);
     let file = format!("idmill://{}?timeout=60s&token_file=token", server.resp);
     let given = format!("idmill://:{token}@{}?timeout=60s", server.resp);
     assert_eq!(elsewhere.run(&["next", "orders", "--store", &file]).ids(), [1]);

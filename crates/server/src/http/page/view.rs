@@ -173,7 +173,7 @@ fn summary(look: &Look, matching: usize, from: usize, shown: usize, search: &str
     let which = if search.is_empty() {
         String::new()
     } else {
-        format!(" whose name contains “{}”", format::plain(search))
+        format!(" whose name contains “{}”", idmill_kit::visible(search))
     };
     let rows = match matching {
         0 => format!("No open sequences{which}"),
@@ -252,10 +252,10 @@ fn reason(state: State, fault: &str, visible: &[&Row]) -> String {
         (State::Ready, _) => String::new(),
         (State::Ending, _) => "the server is shutting down; send new clients to another".to_owned(),
         (State::NotReady, []) => fault.to_owned(),
-        (State::NotReady, [row]) => format!("{fault}; {} has no ids", format::plain(&row.name)),
+        (State::NotReady, [row]) => format!("{fault}; {} has no ids", idmill_kit::visible(&row.name)),
         (State::NotReady, [row, more @ ..]) => {
             let more = format::count(more.len() as u64);
-            format!("{fault}; {} and {more} more have no ids", format::plain(&row.name))
+            format!("{fault}; {} and {more} more have no ids", idmill_kit::visible(&row.name))
         }
     }
 }
@@ -293,7 +293,7 @@ fn shown(row: &Row, now: SystemTime, exhausted_on: Option<&str>) -> Value {
     let ends = row.to_exhaustion.filter(|_| row.health != Health::Ended);
     let ends_soon = row.health == Health::Serving && row.ends_soon();
     json!({
-        "name": format::plain(&row.name),
+        "name": idmill_kit::visible(&row.name),
         "health": if ends_soon { ENDING_SOON } else { row.health.as_str() },
         "reason": why(row),
         "since": row.since.map(|since| format::since(now, since)).unwrap_or_default(),
@@ -318,7 +318,7 @@ fn shown(row: &Row, now: SystemTime, exhausted_on: Option<&str>) -> Value {
 }
 
 fn why(row: &Row) -> String {
-    let Some(reason) = row.reason.as_deref().map(format::plain) else { return String::new() };
+    let Some(reason) = row.reason.as_deref().map(idmill_kit::visible) else { return String::new() };
     match row.failures {
         0 => reason,
         1 => format!("A reserve failed: {reason}"),
@@ -384,6 +384,30 @@ mod tests {
             sorted.iter().map(|row| (&*row.name, shown(row, SystemTime::now(), None)["health"].clone()));
         let expected = [("c", "failing"), ("b", "ending soon"), ("a", "serving")];
         assert_eq!(shown.collect::<Vec<_>>(), expected.map(|(name, health)| (name, health.into())));
+    }
+
+    #[test]
+    fn caption_counts_the_matching_sequences() {
+        let look = |open| Look {
+            at: SystemTime::now(),
+            fault: None,
+            open,
+            rows: vec![row("a", None, Health::Empty)],
+        };
+        for (matching, from, shown, search, caption) in [
+            (0, 0, 0, "", "No open sequences"),
+            (0, 0, 0, "x", "No open sequences whose name contains “x”"),
+            (1, 0, 1, "", "One open sequence"),
+            (2, 0, 2, "", "2 open sequences"),
+            (2_000, 0, 100, "", "1–100 of 2,000 open sequences"),
+            (2_000, 1_900, 100, "x", "1,901–2,000 of 2,000 open sequences whose name contains “x”"),
+        ] {
+            assert_eq!(summary(&look(1), matching, from, shown, search), caption);
+        }
+        assert!(
+            summary(&look(5_000), 1, 0, 1, "").starts_with("One open sequence. The server has 5,000 open")
+        );
+        assert_eq!(summary(&look(5_000), 1, 0, 1, "x"), "One open sequence whose name contains “x”");
     }
 
     #[test]

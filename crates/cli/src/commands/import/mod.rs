@@ -1,8 +1,7 @@
 //! `idmill import`: creates missing sequences, and raises lower ones.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Seek};
-use std::path::Path;
+mod lines;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,28 +12,18 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::args::{Global, Import};
-use crate::exported::Entry;
+use crate::exported::{Content, Entry};
 use crate::failure::{Failure, Outcome, set_command};
 use crate::output::or_dash;
 use crate::retrying::{Effect, after, retry};
 use crate::{opening, output, unbroken};
-
-/// Maximum size of a line in bytes, far above the size of any sequence. The limit bounds memory for files
-/// without line ends.
-const LONGEST: usize = 1 << 16;
-/// Maximum number of invalid lines that are reported individually.
-const TOLD: u64 = 10;
+use lines::Lines;
 
 pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
     let mut lines = Lines::open(args.file.as_deref())?;
-    let looked = tokio::task::block_in_place(|| lines.look(global.json))?;
-    if looked.bad > 0 && !args.keep_going {
-        let message = format!(
-            "{} of {} lines cannot be read; nothing was changed",
-            looked.bad,
-            looked.bad + looked.good
-        );
-        return Err(Failure::usage(message).hint("correct the lines, or skip them with `--keep-going`"));
+    let looked = lines.look(global.json)?;
+    if !args.keep_going {
+        looked.verdict()?;
     }
     let store = open(global, args).await?;
     let progress = output::progress(looked.good, output::PERCENT);
@@ -48,7 +37,7 @@ pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
     let outcome = async {
         for line in lines.entries()? {
             // Invalid lines were reported earlier.
-            let (number, Ok(entry)) = line? else { continue };
+            let (number, Ok(Content::Sequence(entry))) = line? else { continue };
             unbroken(importing.take(&entry, number)).await?;
             progress.inc(1);
         }
@@ -58,7 +47,8 @@ pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
     progress.finish_and_clear();
     output::note(global.json, &importing.done.summary(looked.bad, args.dry_run));
     outcome?;
-    importing.done.verdict(looked.bad)
+    importing.done.verdict()?;
+    looked.remainder()
 }
 
 /// Opens the store. If the store is missing, a dry run uses an empty memory store instead of creating the
@@ -141,7 +131,10 @@ impl Importing {
             // Another process created the sequence first.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 let found = self.store.inspect(&entry.name).await?.ok_or(error)?;
-                Err(differs(entry, &found))
+                if found.bounds != entry.bounds {
+                    return Err(differs(entry, &found));
+                }
+                Ok(raise(&*self.store, &found, entry.reached).await?)
             }
             outcome => Ok(outcome?),
         }
@@ -225,18 +218,14 @@ impl Done {
         format!("{would}{created} created, {raised} raised, {kept} unchanged, {refused} refused{bad}")
     }
 
-    fn verdict(&self, bad: u64) -> Outcome {
+    fn verdict(&self) -> Outcome {
         let refused = self.0[Became::Refused as usize];
-        if refused > 0 {
-            let what = if refused == 1 { "sequence was" } else { "sequences were" };
-            return Err(Failure::refused(format!("{refused} {what} not imported"))
-                .hint("the rejected sequences are listed above with their fixes"));
+        if refused == 0 {
+            return Ok(());
         }
-        if bad > 0 {
-            let what = if bad == 1 { "line" } else { "lines" };
-            return Err(Failure::usage(format!("{bad} unreadable {what} skipped")));
-        }
-        Ok(())
+        let what = if refused == 1 { "sequence was" } else { "sequences were" };
+        Err(Failure::refused(format!("{refused} {what} not imported"))
+            .hint("the rejected sequences are listed above with their fixes"))
     }
 }
 
@@ -246,88 +235,167 @@ fn is_of_one(failure: &Failure) -> bool {
     [Conflict, InvalidInput, StoreViolation].into_iter().any(|kind| failure.is(kind))
 }
 
-/// The lines of a file, which is read twice: first to validate the lines, then to import them.
-struct Lines {
-    file: File,
-    /// The name in messages.
-    name: String,
-}
+#[cfg(test)]
+mod tests {
+    use idmill::SequenceName;
+    use idmill::store::{Bounds, Identity, StoreFuture};
+    use idmill_testing::faulty::{Faults, FaultyStore};
 
-/// The result of the validation.
-#[derive(Clone, Copy, Debug, Default)]
-struct Looked {
-    good: u64,
-    bad: u64,
-}
+    use super::*;
 
-impl Lines {
-    /// Opens the file. Stdin is copied to a temporary file.
-    fn open(path: Option<&Path>) -> Outcome<Self> {
-        let Some(path) = path.filter(|path| *path != Path::new("-")) else {
-            let kept = tempfile::tempfile().and_then(|mut file| {
-                io::copy(&mut io::stdin().lock(), &mut file)?;
-                Ok(file)
-            });
-            let file = kept.map_err(|error| Failure::io("stdin cannot be read", &error))?;
-            return Ok(Self { file, name: "stdin".to_owned() });
+    /// A store in which another import creates each sequence first.
+    #[derive(Debug, Default)]
+    struct Raced(MemoryStore);
+
+    impl Store for Raced {
+        idmill::store_calls!(|this| this.0 => capabilities reserve give_back inspect list set remove);
+
+        fn create<'a>(
+            &'a self,
+            name: &'a SequenceName,
+            bounds: Bounds,
+        ) -> StoreFuture<'a, idmill::Result<SequenceInfo>> {
+            Box::pin(async move {
+                self.0.create(name, bounds).await?;
+                Err(ErrorKind::AlreadyExists.into())
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn sequence_that_was_created_meanwhile_is_raised() {
+        let store = Arc::new(Raced::default());
+        let within = Duration::from_secs(1);
+        let importing =
+            Importing { store: store.clone(), within, dry_run: false, json: false, done: Done::default() };
+        let entry = |name: &str, reached| Entry {
+            name: name.parse().unwrap(),
+            bounds: Bounds::new(1, 100).unwrap(),
+            reached,
         };
-        let name = path.display().to_string();
-        match File::open(path) {
-            Ok(file) => Ok(Self { file, name }),
-            Err(error) => Err(Failure::io(&format!("{name} cannot be read"), &error)),
+        for (name, reached) in [("unused", 1), ("used", 50)] {
+            let (_, _, after) = importing.place(&entry(name, reached)).await.unwrap();
+            assert_eq!(after.reached(), reached, "{name}");
         }
     }
 
-    /// Validates all lines, and reports invalid ones.
-    fn look(&mut self, json: bool) -> Outcome<Looked> {
-        let mut looked = Looked::default();
-        let name = self.name.clone();
-        for line in self.entries()? {
-            match line? {
-                (_, Ok(_)) => looked.good += 1,
-                (number, Err(why)) => {
-                    looked.bad += 1;
-                    if looked.bad <= TOLD {
-                        Failure::usage(why).at(&format!("{name}, line {number}")).report(json);
-                    }
-                }
-            }
-        }
-        if looked.bad > TOLD {
-            output::note(json, &format!("further lines that cannot be read: {}", looked.bad - TOLD));
-        }
-        Ok(looked)
+    fn entry(start: u64, max: u64, reached: u128) -> Entry {
+        Entry { name: "s".parse().unwrap(), bounds: Bounds::new(start, max).unwrap(), reached }
     }
 
-    /// Returns the lines that are not blank, with their numbers, from the start of the file.
-    fn entries(&mut self) -> Outcome<impl Iterator<Item = Outcome<(u64, Result<Entry, String>)>> + use<'_>> {
-        let (file, name) = (&mut self.file, self.name.clone());
-        let failed = move |error: &io::Error| Failure::io(&format!("{name} cannot be read"), error);
-        file.rewind().map_err(|error| failed(&error))?;
-        let mut reader = BufReader::new(file);
-        let mut number = 0;
-        Ok(std::iter::from_fn(move || {
-            loop {
-                let mut line = Vec::new();
-                match read_line(&mut reader, &mut line) {
-                    Ok(0) => return None,
-                    Ok(_) => number += 1,
-                    Err(error) => return Some(Err(failed(&error))),
-                }
-                if !line.trim_ascii().is_empty() {
-                    return Some(Ok((number, entry(&line))));
-                }
-            }
-        }))
+    fn stored(next: Option<u64>, start: u64, max: u64) -> SequenceInfo {
+        let identity = Identity { incarnation: 1, epoch: 0 };
+        SequenceInfo::stored("s".parse().unwrap(), next, Bounds::new(start, max).unwrap(), identity)
     }
-}
 
-/// Reads up to the end of a line, at most [`LONGEST`] bytes.
-fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
-    io::Read::take(reader, LONGEST as u64).read_until(b'\n', line)
-}
+    #[test]
+    fn dry_run_shows_the_larger_next_id() {
+        for (reached, found, next) in [
+            (5, None, Some(5)),
+            (100, None, Some(100)),
+            (101, None, None),
+            (5, Some(stored(Some(7), 1, 100)), Some(7)),
+            (7, Some(stored(Some(5), 1, 100)), Some(7)),
+            (7, Some(stored(None, 1, 100)), None),
+        ] {
+            assert_eq!(as_if(&entry(1, 100, reached), found.as_ref()).next, next, "{reached}, {found:?}");
+        }
+    }
 
-fn entry(line: &[u8]) -> Result<Entry, String> {
-    let text = str::from_utf8(line).map_err(|_| "the line is not UTF-8".to_owned())?;
-    Entry::read(text.trim())
+    #[test]
+    fn hint_for_other_bounds_never_repeats_an_id() {
+        let largest = entry(0, u64::MAX, 1 << 64);
+        for (entry, found, says) in [
+            (
+                entry(1, 100, 50),
+                stored(Some(9), 1, 90),
+                "`idmill set s --next 50 --max 100` sets next and max",
+            ),
+            (entry(2, 90, 50), stored(Some(9), 1, 90), "`idmill set s --next 50` sets next and max"),
+            (entry(2, 90, 9), stored(Some(9), 1, 90), "no id repeats, since the store's next id"),
+            (
+                entry(1, 100, 9),
+                stored(Some(9), 1, 90),
+                "`idmill set s --max 100` sets max as in the file, if \
+              no id from 9 on is in use",
+            ),
+            (largest, stored(Some(9), 1, 90), "the file's sequence has reserved all ids up to 2^64 - 1"),
+        ] {
+            let failure = format!("{:?}", differs(&entry, &found));
+            assert!(failure.contains(says), "{says}: {failure}");
+        }
+        let failure = differs(&entry(2, 100, 9), &stored(Some(9), 1, 90));
+        let message = "refused: `s` has start 1 and max 90 in the store, but start 2 and max 100 in the file; \
+                       the sequence was not changed";
+        assert!(message.ends_with(failure.message()), "{}", failure.message());
+    }
+
+    #[test]
+    fn summary_counts_each_outcome() {
+        let mut done = Done::default();
+        assert_eq!(done.summary(0, false), "0 created, 0 raised, 0 unchanged, 0 refused");
+        for (became, times) in
+            [(Became::Created, 4), (Became::Raised, 3), (Became::Kept, 2), (Became::Refused, 1)]
+        {
+            assert!(done.verdict().is_ok());
+            (0..times).for_each(|_| done.count(became));
+        }
+        let counts = "4 created, 3 raised, 2 unchanged, 1 refused";
+        assert_eq!(done.summary(0, false), counts);
+        let dry = format!("dry run, nothing was changed: {counts}, 5 lines skipped");
+        assert_eq!(done.summary(5, true), dry);
+        assert_eq!(done.verdict().unwrap_err().message(), "1 sequence was not imported");
+        done.count(Became::Refused);
+        assert_eq!(done.verdict().unwrap_err().message(), "2 sequences were not imported");
+    }
+
+    #[test]
+    fn only_errors_of_one_sequence_let_the_import_go_on() {
+        use ErrorKind::{
+            Conflict, Deadline, Denied, Exhausted, InvalidInput, NotFound, StoreViolation, Unavailable,
+            UnknownOutcome, Witness,
+        };
+        for kind in [Conflict, InvalidInput, StoreViolation] {
+            assert!(is_of_one(&Failure::from(Error::from(kind))), "{kind:?}");
+        }
+        for kind in [Unavailable, Deadline, UnknownOutcome, Denied, Exhausted, NotFound, Witness] {
+            assert!(!is_of_one(&Failure::from(Error::from(kind))), "{kind:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn line_is_created_raised_or_kept_once() {
+        let store = Arc::new(MemoryStore::new());
+        let within = Duration::from_secs(1);
+        let mut importing = Importing { store, within, dry_run: false, json: true, done: Done::default() };
+        for (reached, became) in
+            [(5, Became::Created), (5, Became::Kept), (4, Became::Kept), (6, Became::Raised)]
+        {
+            let (outcome, _, after) = importing.place(&entry(1, 9, reached)).await.unwrap();
+            assert_eq!((outcome, after.reached()), (became, reached.max(5)), "{reached}");
+        }
+        importing.dry_run = true;
+        let (outcome, before, after) = importing.place(&entry(1, 9, 8)).await.unwrap();
+        assert_eq!((outcome, before.unwrap().next, after.next), (Became::Raised, Some(6), Some(8)));
+        let (_, kept, _) = importing.place(&entry(1, 9, 6)).await.unwrap();
+        assert_eq!(kept.unwrap().next, Some(6), "a dry run changes nothing");
+        assert!(importing.place(&entry(1, 8, 9)).await.unwrap_err().is(ErrorKind::Conflict));
+    }
+
+    #[tokio::test]
+    async fn taken_lines_are_counted_until_the_store_fails() {
+        let memory = MemoryStore::new();
+        memory.create(&"s".parse().unwrap(), Bounds::new(1, 9).unwrap()).await.unwrap();
+        let within = Duration::from_secs(1);
+        let store = Arc::new(memory);
+        let mut importing = Importing { store, within, dry_run: false, json: false, done: Done::default() };
+        for (max, reached) in [(9, 1), (9, 1), (8, 1)] {
+            importing.take(&entry(1, max, reached), 7).await.unwrap();
+        }
+        assert_eq!(importing.done.0, [0, 0, 2, 1]);
+        importing.store = Arc::new(FaultyStore::with_faults(Faults::outage()));
+        let failure = importing.take(&entry(1, 9, 1), 7).await.unwrap_err();
+        assert!(failure.message().starts_with("line 7: "), "{}", failure.message());
+        assert_eq!(importing.done.0, [0, 0, 2, 1]);
+    }
 }
