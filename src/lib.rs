@@ -55,8 +55,8 @@
 //! `idmill-mysql`, `idmill-mongodb`, `idmill-cassandra`, `idmill-spanner`, `idmill-datastore`,
 //! `idmill-redis`, `idmill-etcd`. `idmill-remote` reaches any of them through `idmill serve`.
 //! `idmill-memcached` and `idmill-redis` can also serve windows of ids in front of another store.
-//! `idmill-sqlx`, `idmill-sqlx08`, `idmill-sea-orm` and `idmill-diesel` draw ids in the transactions of a
-//! service that has its own connection pool.
+//! `idmill-sqlx`, `idmill-sqlx08`, `idmill-sea-orm`, `idmill-sea-orm1` and `idmill-diesel` draw ids in the
+//! transactions of a service that has its own connection pool.
 //!
 //! | crate | for |
 //! | --- | --- |

@@ -6,9 +6,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future as _;
 use std::task::{Context, Waker};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use idmill::store::{Bounds, MemoryStore, Reserve, Store as _};
 use idmill::{Health, Order, Sequences};
+use idmill_guard::{Guarded, MemoryWitness};
 use idmill_testing::eventually;
 use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
@@ -195,6 +197,9 @@ fn every_metric_is_described_and_on_the_page(reader: &mut Reader) {
             "{name} is not described"
         );
         assert!(page.contains(&format!("| `{name}` |")), "{name} is not on the page");
+        let is_of_the_store = ["idmill_healed_total", "idmill_history_changes_total"].contains(&name);
+        let is_labelled = key.key().labels().any(|label| label.key() == "sequence");
+        assert_ne!(is_labelled, is_of_the_store, "{name}");
     }
     ids.blocking().close().unwrap();
 }
@@ -230,6 +235,96 @@ fn evicted_sequence_reports_no_trouble() {
     });
 }
 
+#[test]
+fn health_is_1_while_ids_last_and_0_without_or_at_the_end() {
+    recorded(async |mut reader| {
+        let store = FaultyStore::new();
+        let ids = Sequences::new(store.clone()).unwrap();
+        let orders = ids.sequence::<u64>("orders").max(20).step(10).watermark(9).await.unwrap();
+        let orders = orders.within(Duration::from_secs(1));
+        orders.warm(1).await.unwrap();
+        let mut seen = || {
+            ids.record_metrics();
+            let seen = reader.read();
+            (seen["idmill_health"], seen["idmill_failures_in_a_row"] > 0)
+        };
+        assert_eq!(seen(), (2, false));
+        store.set_faults(Faults::outage());
+        for _ in 0..2 {
+            orders.next().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(seen(), (1, true), "ids are in memory");
+        while orders.next().await.is_ok() {}
+        assert_eq!(seen(), (0, true), "memory is empty");
+        store.set_faults(Faults::none());
+        tokio::time::sleep(Duration::from_secs(11)).await;
+        orders.next().await.unwrap();
+        assert_eq!(seen(), (2, false));
+        while orders.next().await.is_ok() {}
+        assert_eq!(seen(), (0, false), "exhausted");
+        store.set_faults(Faults::outage());
+        tokio::time::sleep(Duration::from_secs(31)).await;
+        let _ = orders.next().await.unwrap_err();
+        assert_eq!(seen(), (0, true));
+        ids.close().await;
+        assert_eq!(seen(), (2, false), "no alert fires for a closed sequence");
+    });
+}
+
+#[test]
+fn refill_is_recorded_and_a_draw_is_not() {
+    recorded(async |mut reader| {
+        let ids = Sequences::new(FaultyStore::new()).unwrap();
+        let orders = ids.sequence::<u64>("orders").step(10).watermark(0).await.unwrap();
+        let mut seen = || {
+            let seen = reader.read();
+            (seen.get("idmill_granted_total").copied(), seen.get("idmill_draws_total").copied())
+        };
+        assert_eq!(orders.next().await.unwrap(), 1);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let refilled = seen();
+        assert_eq!(refilled.0, Some(10));
+        for expected in 2..=10 {
+            assert_eq!(orders.try_next().unwrap(), expected);
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(seen(), refilled);
+        ids.record_metrics();
+        assert_eq!(seen(), (Some(10), Some(10)));
+        ids.close().await;
+    });
+}
+
+#[test]
+fn timed_out_reserve_is_recorded_with_its_latency() {
+    recorded(async |mut reader| {
+        let store = FaultyStore::with_faults(Faults::none().script([Fault::Hang]));
+        let ids = Sequences::builder(store).store_timeout(Duration::from_secs(3)).start().unwrap();
+        let orders = ids.sequence::<u64>("orders").await.unwrap();
+        orders.next().await.unwrap();
+        let seen = reader.read();
+        assert_eq!((seen["idmill_reserve_secondsunknown"], seen["idmill_reserve_secondsgranted"]), (1, 1));
+        ids.close().await;
+    });
+}
+
+#[test]
+fn time_to_exhaustion_is_that_of_the_rest_of_the_sequence() {
+    recorded(async |mut reader| {
+        let ids = Sequences::new(FaultyStore::new()).unwrap();
+        let orders = ids.sequence::<u64>("orders").max(1_000_000).step(10).watermark(0).await.unwrap();
+        for _ in 0..2_000 {
+            orders.next().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        ids.record_metrics();
+        let left = reader.read()["idmill_seconds_to_exhaustion"];
+        assert!((9_900..=10_100).contains(&left), "998,000 ids at 100 a second: {left}");
+        ids.close().await;
+    });
+}
+
 /// `increase` of a counter sees the first event only if the counter was 0 before.
 #[test]
 fn counters_of_the_store_begin_at_zero() {
@@ -240,6 +335,86 @@ fn counters_of_the_store_begin_at_zero() {
         for decision in ["allowed", "refused", "skipped"] {
             assert_eq!(seen.get(&format!("idmill_history_changes_total{decision}")), Some(&0));
         }
+        ids.close().await;
+    });
+}
+
+#[test]
+fn each_store_that_went_back_is_counted_once() {
+    recorded(async |mut reader| {
+        let store = MemoryStore::new();
+        let guarded = Guarded::new(store.clone(), MemoryWitness::new());
+        let orders = Reserve::new("orders".parse().unwrap(), 10).create(Bounds::of::<u64>());
+        assert_eq!(guarded.reserve(&orders).await.unwrap().range.start(), 1);
+        let backup = store.snapshot();
+        for (start, healed) in [(11, 0), (21, 1), (31, 2)] {
+            assert_eq!(guarded.reserve(&orders).await.unwrap().range.start(), start);
+            assert_eq!(reader.read().get("idmill_healed_total").copied().unwrap_or_default(), healed);
+            store.restore(&backup);
+        }
+    });
+}
+
+/// The estimates under a steady load of 100 ids a second, and a long time after the last grant.
+#[test]
+fn gauges_show_the_rate_and_the_time_that_ids_last() {
+    recorded(async |reader| {
+        let ids = Sequences::new(FaultyStore::new()).unwrap();
+        let orders = ids.sequence::<u64>("orders").max(1_000_000).step(1000).watermark(500).await.unwrap();
+        ids.record_metrics();
+        assert!(!reader.gauges().contains_key("idmill_last_grant_timestamp_seconds"), "no grant yet");
+        for _ in 0..600 {
+            let _ids = orders.take(10).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        ids.record_metrics();
+        let seen = reader.gauges();
+        let (remaining, rate) = (seen["idmill_remaining"], seen["idmill_rate"]);
+        assert!((500.0..=1500.0).contains(&remaining), "{remaining}");
+        assert!((90.0..110.0).contains(&rate), "{rate}");
+        let near = |name: &str, seconds: f64| {
+            assert!((seen[name] / seconds - 1.0).abs() < 0.001, "{name}: {}, and not {seconds}", seen[name]);
+        };
+        near("idmill_seconds_to_empty", remaining / rate);
+        near("idmill_seconds_to_exhaustion", (1_000_000.0 - 6000.0) / rate);
+
+        tokio::time::sleep(Duration::from_secs(10_000)).await;
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+        let ago = orders.snapshot().since_grant.unwrap().as_secs_f64();
+        assert!((10_000.0..10_020.0).contains(&ago), "{ago}");
+        let before = now() - ago;
+        ids.record_metrics();
+        let granted = reader.gauges()["idmill_last_grant_timestamp_seconds"];
+        assert!((before - 0.002..=now() - ago + 0.002).contains(&granted), "{granted}, and not {before}");
+        ids.close().await;
+    });
+}
+
+/// Each reason of a gap is a label of its own.
+#[test]
+fn ids_dropped_by_a_revoke_are_counted_by_reason() {
+    recorded(async |mut reader| {
+        let store = FaultyStore::new();
+        let ids = Sequences::new(store.clone()).unwrap();
+        let orders = ids.sequence::<u64>("orders").step(10).watermark(0).await.unwrap();
+        store.set_faults(Faults::none().latency(Duration::from_secs(1)));
+        let waits = tokio::spawn({
+            let orders = orders.clone();
+            async move { orders.next().await }
+        });
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        orders.revoke();
+        assert_eq!(waits.await.unwrap().unwrap(), 11);
+        ids.record_metrics();
+        let seen = reader.read();
+        let gaps = |seen: &HashMap<String, u64>| {
+            ["abandoned", "revoked", "dropped", "unknown"]
+                .map(|reason| seen[&format!("idmill_gaps_total{reason}")])
+        };
+        assert_eq!((gaps(&seen), seen["idmill_granted_total"]), ([10, 0, 0, 0], 20));
+        assert_eq!(orders.revoke(), 9);
+        ids.record_metrics();
+        assert_eq!(gaps(&reader.read()), [10, 9, 0, 0]);
         ids.close().await;
     });
 }
@@ -309,6 +484,16 @@ impl Reader {
             seen.insert(name, value);
         }
         seen
+    }
+
+    /// The gauges of the only sequence, by name.
+    fn gauges(&self) -> HashMap<String, f64> {
+        let all = self.snapshotter.snapshot().into_vec().into_iter();
+        let gauges = all.filter_map(|(key, _, _, value)| match value {
+            DebugValue::Gauge(value) => Some((key.key().name().to_owned(), value.0)),
+            _ => None,
+        });
+        gauges.collect()
     }
 
     /// The names of all sequences that have series, and the sum of each metric over the sequences.

@@ -54,7 +54,7 @@ impl Store for Forgetful {
         unsupported()
     }
 
-    fn remove<'a>(&'a self, _: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
+    fn remove<'a>(&'a self, _: &'a SequenceName, _: Option<Identity>) -> StoreFuture<'a, Result<bool>> {
         unsupported()
     }
 }

@@ -199,7 +199,7 @@ impl World {
             2 => drop(self.store.set(&name(), Change::new().next(1).backwards(true)).await),
             _ if !self.plan.is_removed => {}
             _ => {
-                let _ = guarded.remove(&name()).await;
+                let _ = guarded.remove(&name(), None).await;
                 sleep(Duration::from_secs(rng.u64(0..100))).await;
                 let _ = self.store.create(&name(), Bounds::of::<u64>()).await;
             }

@@ -76,6 +76,9 @@ def metrics():
 def dashboard():
     """Prints the queries of the dashboard as rules, for the parser of Prometheus."""
     queries = [target["expr"] for panel in json.loads(text("grafana/idmill.json"))["panels"] for target in panel["targets"]]
+    # `idmill serve` exports quantiles, and other exporters have buckets.
+    for form in ("idmill_reserve_seconds{", "idmill_reserve_seconds_bucket{"):
+        assert any(form in query for query in queries), f"no query for {form}"
     rules = [{"record": "query", "expr": query.replace("$__rate_interval", "1m"), "labels": {"number": str(number)}}
              for number, query in enumerate(queries)]
     yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}, sys.stdout)

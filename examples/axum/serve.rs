@@ -8,7 +8,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use idmill::{Allocator, Health, Sequences};
+use idmill::{Allocator, Health, Sequences, Status};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -67,11 +67,17 @@ fn told_to_end() -> Result<impl Future<Output = ()>, AnyError> {
 /// An error response.
 pub(crate) struct Failure(pub(crate) StatusCode, pub(crate) &'static str);
 
-/// The error itself is only logged. The client may retry.
+/// The error itself is only logged: an idmill error contains the remedy.
 impl<E: Into<AnyError>> From<E> for Failure {
     fn from(error: E) -> Self {
-        eprintln!("{}", error.into());
-        Self(StatusCode::SERVICE_UNAVAILABLE, "not now\n")
+        let error = error.into();
+        eprintln!("{error}");
+        match error.downcast_ref().map(idmill::Error::status) {
+            Some(Status::Permanent) => Self(StatusCode::INTERNAL_SERVER_ERROR, "a repeat would fail too\n"),
+            Some(Status::Unknown) => Self(StatusCode::GATEWAY_TIMEOUT, "the outcome is unknown\n"),
+            // The most likely error of the pool and the driver is an unreachable database.
+            _ => Self(StatusCode::SERVICE_UNAVAILABLE, "try again\n"),
+        }
     }
 }
 
@@ -89,4 +95,21 @@ pub(crate) const BILLED: Failure = Failure(StatusCode::CONFLICT, "the order alre
 /// One number per line.
 pub(crate) fn lines(numbers: &[i64]) -> String {
     numbers.iter().map(|number| number.to_string() + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use idmill::{Error, ErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn response_tells_clients_whether_to_repeat() {
+        let failed = |kind| Failure::from(Error::from(kind)).0.as_u16();
+        assert_eq!(failed(ErrorKind::Unavailable), 503);
+        assert_eq!(failed(ErrorKind::Denied), 500);
+        assert_eq!(failed(ErrorKind::Exhausted), 500);
+        assert_eq!(failed(ErrorKind::UnknownOutcome), 504);
+        assert_eq!(Failure::from("the pool timed out").0.as_u16(), 503);
+    }
 }

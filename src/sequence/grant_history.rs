@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn past_identities_beyond_the_limit_are_only_counted() {
-        let all: Vec<_> = (1..=LEFT as u64 + 3).map(|incarnation| grant(incarnation, 0, 1)).collect();
+        let all: Vec<_> = (1..=64 + 3).map(|incarnation| grant(incarnation, 0, 1)).collect();
         let history = history(&all);
         assert_eq!(history.forgotten(), 2);
         assert!(history.gone_back(&all[1]).is_none(), "forgotten");

@@ -207,3 +207,40 @@ impl Sizing {
         }
     }
 }
+
+// Not under loom, which compiles this file from another package.
+#[cfg(all(test, not(idmill_loom)))]
+mod tests {
+    use super::*;
+
+    /// The numbers in `docs/guide`.
+    #[test]
+    fn default_settings_are_those_of_the_guide() {
+        let large = Settings::of::<u64>();
+        assert_eq!((large.timeout, large.block, large.max_take), (Duration::from_secs(30), 64, 1_000_000));
+        let sizes = |settings: &Settings| match settings.sizing {
+            Sizing::Adaptive(adaptive) => (adaptive.outage_budget.as_secs(), adaptive.max_buffered),
+            Sizing::Fixed { .. } => panic!("the default follows the load"),
+        };
+        assert_eq!(sizes(&large), (5, 1_000_000));
+        // A ten-thousandth of 2^31 ids.
+        assert_eq!(sizes(&Settings::of::<i32>()), (5, 214_748));
+    }
+
+    #[test]
+    fn memory_holds_a_ten_thousandth_and_at_most_a_million() {
+        for (max, most) in [
+            (1, 1),
+            (20_000, 1),
+            (20_001, 2),
+            (10_000_000, 999),
+            (10_000_001, 1_000),
+            (10_000_000_000, 999_999),
+            (10_000_000_001, 1_000_000),
+            (20_000_000_001, 1_000_000),
+            (u64::MAX, 1_000_000),
+        ] {
+            assert_eq!(Adaptive::most_buffered(Bounds::new(1, max).unwrap()), most, "1 to {max}");
+        }
+    }
+}

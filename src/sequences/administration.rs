@@ -5,7 +5,7 @@ use std::future::Future;
 use super::Sequences;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
-use crate::store::{Bounds, Change, Listing, Page, SequenceInfo, Store, StoreFuture};
+use crate::store::{Bounds, Change, Identity, Listing, Page, SequenceInfo, Store, StoreFuture};
 
 /// Administration of the store. Most methods call the [`Store`] method of the same name. All work from any
 /// executor: the store's work runs on the runtime of refills or on a dedicated thread.
@@ -110,13 +110,28 @@ impl Sequences {
     /// # Errors
     /// Those of [`Store::remove`], and those common to all calls here.
     pub fn remove(&self, name: impl AsRef<str>) -> impl Future<Output = Result<bool>> + Send {
-        let (registry, name) = (self.shared.registry.clone(), SequenceName::new(name.as_ref()));
-        let removing = self.of(Operation::Remove, name.clone(), |store, name| store.remove(name));
-        async move {
-            let was_there = removing.await?;
-            registry.note_removed(&name?);
-            Ok(was_there)
-        }
+        self.removed(SequenceName::new(name.as_ref()), None)
+    }
+
+    /// Removes a sequence that still has this identity, as read by [`inspect`](Self::inspect). Otherwise like
+    /// [`remove`](Self::remove).
+    ///
+    /// # Errors
+    /// Those of [`Store::remove`], and those common to all calls here.
+    pub fn remove_if(
+        &self,
+        name: impl AsRef<str>,
+        identity: Identity,
+    ) -> impl Future<Output = Result<bool>> + Send {
+        self.removed(SequenceName::new(name.as_ref()), Some(identity))
+    }
+
+    async fn removed(&self, name: Result<SequenceName>, expected: Option<Identity>) -> Result<bool> {
+        let removing =
+            self.of(Operation::Remove, name.clone(), move |store, name| store.remove(name, expected));
+        let was_there = removing.await?;
+        self.shared.registry.note_removed(&name?);
+        Ok(was_there)
     }
 
     /// Runs a call that concerns one sequence.

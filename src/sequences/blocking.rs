@@ -8,7 +8,7 @@ use crate::allocator::block_on_reply;
 use crate::blocking::Blocking;
 use crate::error::Result;
 use crate::sequence::parts::Ending;
-use crate::store::{Bounds, Change, Listing, Page, SequenceInfo};
+use crate::store::{Bounds, Change, Identity, Listing, Page, SequenceInfo};
 
 /// How much longer than the close timeout `close` waits for a runtime that does not run.
 const CLOSE_MARGIN: Duration = Duration::from_secs(10);
@@ -46,6 +46,11 @@ impl Blocking<&Sequences> {
     /// Removes a sequence from the store; `false` if there was none.
     pub fn remove(&self, name: impl AsRef<str>) -> Result<bool> {
         self.wait_for("`remove`", self.of.remove(name))
+    }
+
+    /// Removes a sequence that still has this identity; `false` if there was none.
+    pub fn remove_if(&self, name: impl AsRef<str>, identity: Identity) -> Result<bool> {
+        self.wait_for("`remove_if`", self.of.remove_if(name, identity))
     }
 
     /// Closes all allocators. The sequences are closed even if this fails: an error means that this call did

@@ -121,8 +121,9 @@ macro_rules! store_call {
         fn remove<'a>(
             &'a self,
             name: &'a $crate::SequenceName,
+            expected: Option<$crate::store::Identity>,
         ) -> $crate::store::StoreFuture<'a, $crate::Result<bool>> {
-            $crate::store_call!(@body $to self, remove try_remove(name) Remove name)
+            $crate::store_call!(@body $to self, remove try_remove(name, expected) Remove name)
         }
     };
     (server $to:tt) => {

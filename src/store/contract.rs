@@ -7,7 +7,8 @@ use std::pin::Pin;
 use futures_util::stream::{self, StreamExt as _};
 
 use super::{
-    Bounds, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Unreadable, no_records,
+    Bounds, Change, GiveBack, Grant, Identity, Listing, Page, Records, Reserve, SequenceInfo, Unreadable,
+    no_records,
 };
 use crate::error::{Error, ErrorKind, Operation, Result, string_enum};
 use crate::name::SequenceName;
@@ -206,9 +207,18 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// [`ErrorKind::NotFound`], and those of [`SequenceInfo::apply`].
     fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>>;
 
-    /// Removes a sequence; `false` if there was none. A sequence created later under the same name is another
-    /// incarnation.
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>>;
+    /// Removes a sequence; `false` if there was none. If `expected` is given, the store atomically compares
+    /// the identity, and removes only a sequence that has it. A sequence created later under the same name is
+    /// another incarnation.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] if the sequence has another identity than `expected`: see
+    /// [`SequenceInfo::check_identity`].
+    fn remove<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        expected: Option<Identity>,
+    ) -> StoreFuture<'a, Result<bool>>;
 
     /// Returns text that identifies the server or cluster that keeps this store, such as `etcd cluster 7`.
     /// `idmill-guard` rejects a witness on the same server as its store, since a restore or a failover of
@@ -367,7 +377,7 @@ mod tests {
                 self.1.store(left - 1, Ordering::Relaxed);
                 self.0.create(name, bounds).await?;
                 let refused = self.0.create(name, bounds).await;
-                self.0.remove(name).await?;
+                self.0.remove(name, None).await?;
                 refused
             })
         }
@@ -388,8 +398,12 @@ mod tests {
             self.0.set(name, change)
         }
 
-        fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-            self.0.remove(name)
+        fn remove<'a>(
+            &'a self,
+            name: &'a SequenceName,
+            expected: Option<Identity>,
+        ) -> StoreFuture<'a, Result<bool>> {
+            self.0.remove(name, expected)
         }
     }
 

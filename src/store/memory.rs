@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{
-    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo,
-    Store, StoreFuture, already_exists, not_found, page_of,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Identity, Listing, Page, Records, Reserve,
+    SequenceInfo, Store, StoreFuture, already_exists, not_found, page_of,
 };
 use crate::error::{Operation, Result};
 use crate::name::SequenceName;
@@ -114,8 +114,10 @@ impl MemoryStore {
         Ok(stored.clone())
     }
 
-    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
-        Ok(self.0.lock().stored.sequences.remove(name).is_some())
+    async fn try_remove(&self, name: &SequenceName, expected: Option<Identity>) -> Result<bool> {
+        let sequences = &mut self.0.lock().stored.sequences;
+        sequences.get(name).map_or(Ok(()), |stored| stored.check_identity(expected))?;
+        Ok(sequences.remove(name).is_some())
     }
 
     async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
@@ -194,8 +196,8 @@ mod tests {
         let backup = store.snapshot();
         let back = Change { next: Some(1), backwards: true, ..Change::default() };
         assert_eq!(store.set(&name, back).await.unwrap().identity.epoch, 1);
-        assert!(store.remove(&name).await.unwrap());
-        assert!(!store.remove(&name).await.unwrap());
+        assert!(store.remove(&name, None).await.unwrap());
+        assert!(!store.remove(&name, None).await.unwrap());
         assert_eq!(store.set(&name, back).await.unwrap_err().kind(), ErrorKind::NotFound);
         let again = store.create(&name, Bounds::of::<u64>()).await.unwrap();
         assert_ne!(again.identity.incarnation, first.identity.incarnation);

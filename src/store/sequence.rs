@@ -71,6 +71,19 @@ impl SequenceInfo {
         self.next.map_or(u128::from(self.bounds.max()) + 1, u128::from)
     }
 
+    /// Checks that the sequence has this identity; `None` accepts any. Used by stores, before they change or
+    /// remove the sequence.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] if it has another identity.
+    pub fn check_identity(&self, expected: Option<Identity>) -> Result<()> {
+        if expected.is_some_and(|expected| expected != self.identity) {
+            let message = "it was reset, revoked or created again since it was read; read it again";
+            return Err(refused(message).of(&self.name));
+        }
+        Ok(())
+    }
+
     /// Applies a [`Change`] to the sequence.
     ///
     /// # Errors
@@ -146,9 +159,7 @@ impl Change {
 }
 
 fn apply(info: &mut SequenceInfo, change: &Change) -> Result<()> {
-    if change.expect.is_some_and(|expected| expected != info.identity) {
-        return Err(refused("it was reset, revoked or created again since it was read; read it again"));
-    }
+    info.check_identity(change.expect)?;
     let max = change.max.unwrap_or(info.bounds.max());
     if max < info.bounds.start() {
         let start = info.bounds.start();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idmill::store::{Bounds, Change, Page};
+use idmill::store::{Bounds, Change, Identity, Page};
 use idmill::{ErrorKind, Order, Sequences};
 use idmill_testing::faulty::{Faults, FaultyStore};
 
@@ -31,7 +31,9 @@ fn program_without_a_runtime_can_use_every_call() {
     assert_eq!(handle.allocator().blocking(LONG).take(3).unwrap().len(), 3);
     assert!(orders.block(2).unwrap().blocking(LONG).next().is_ok());
 
-    assert!(ids.blocking().remove("orders").unwrap());
+    let later = Identity { epoch: 1, ..moved.identity };
+    assert_eq!(ids.blocking().remove_if("orders", later).unwrap_err().kind(), ErrorKind::Conflict);
+    assert!(ids.blocking().remove_if("orders", moved.identity).unwrap());
     assert!(!ids.blocking().remove("orders").unwrap());
     assert_eq!(ids.blocking().inspect("orders").unwrap(), None);
     ids.blocking().close().unwrap();
@@ -49,6 +51,7 @@ async fn blocking_call_on_a_runtime_names_the_async_method() {
         (ids.blocking().list(Page::default()).unwrap_err(), "use the async `list`"),
         (ids.blocking().set("a", Change::default()).unwrap_err(), "use the async `set`"),
         (ids.blocking().remove("a").unwrap_err(), "use the async `remove`"),
+        (ids.blocking().remove_if("a", Identity::fresh()).unwrap_err(), "use the async `remove_if`"),
         (orders.blocking(LONG).warm(1).unwrap_err(), "use the async `warm`"),
         (orders.blocking(LONG).take(3).unwrap_err(), "use the async `take`"),
     ];
@@ -88,6 +91,7 @@ async fn timed_out_call_reports_whether_it_may_have_applied() {
         ids.create("orders", Bounds::of::<u64>()).await.map(drop),
         ids.set("orders", Change::default()).await.map(drop),
         ids.remove("orders").await.map(drop),
+        ids.remove_if("orders", Identity::fresh()).await.map(drop),
     ] {
         assert_eq!(written.unwrap_err().kind(), ErrorKind::UnknownOutcome);
     }

@@ -121,6 +121,45 @@ async fn exhaustion_is_cached_then_checked_by_one_reserve() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn raised_max_takes_effect_after_revoke_or_a_restart() {
+    let store = FaultyStore::new();
+    let ids = sequences(&store);
+    let orders = ids.sequence::<u64>("o").max(5).await.unwrap();
+    assert_eq!(orders.take(5).await.unwrap().len(), 5);
+    assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Exhausted);
+    store.set(&SequenceName::new("o").unwrap(), Change::new().max(7)).await.unwrap();
+    assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Exhausted, "the end is not checked yet");
+    let others = sequences(&store).sequence::<u64>("o").step(1).watermark(0).await.unwrap();
+    assert_eq!(others.next().await.unwrap(), 6, "another process knows of no end");
+    orders.revoke();
+    assert_eq!(orders.next().await.unwrap(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn try_next_sends_one_reserve_after_the_end_and_waits() {
+    let store = FaultyStore::new();
+    let ids = sequences(&store);
+    let orders = ids.sequence::<u64>("o").max(5).await.unwrap();
+    assert_eq!(orders.take(5).await.unwrap().len(), 5);
+    let all_are = |kind| (0..100).all(|_| orders.try_next().unwrap_err().kind() == kind);
+    assert!(all_are(ErrorKind::Exhausted));
+    let before = store.requests();
+    tokio::time::sleep(Duration::from_millis(29_990)).await;
+    assert!(all_are(ErrorKind::Exhausted));
+    assert_eq!(store.requests(), before);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    store.push_fault(Fault::Latency(Duration::from_secs(2)));
+    for _ in 0..19 {
+        assert!(all_are(ErrorKind::Empty), "the store has not answered yet");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(store.requests(), before + 1);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(all_are(ErrorKind::Exhausted));
+    assert_eq!(store.requests(), before + 1);
+}
+
 #[tokio::test]
 async fn a_take_across_the_end_is_refused_and_the_last_ids_stay() {
     let ids = sequences(&FaultyStore::new());
@@ -132,7 +171,7 @@ async fn a_take_across_the_end_is_refused_and_the_last_ids_stay() {
     while let Ok(id) = orders.next().await {
         rest.push(id);
     }
-    assert!(rest.ends_with(&[10]), "{rest:?}");
+    assert_eq!(rest, [6, 7, 8, 9, 10]);
 }
 
 #[tokio::test]
@@ -151,22 +190,24 @@ async fn a_take_spans_segments() {
 
 #[tokio::test(start_paused = true)]
 async fn cached_ids_are_served_and_waiters_get_the_last_error() {
-    let store = FaultyStore::new();
-    let ids = sequences(&store);
-    let timeout = Duration::from_secs(2);
-    let orders = ids.sequence::<u64>("o").step(10).watermark(5).timeout(timeout).await.unwrap();
-    orders.warm(1).await.unwrap();
-    store.set_faults(Faults::outage());
-    for _ in 0..10 {
-        orders.next().await.unwrap();
+    for order in [Order::Process, Order::Thread] {
+        let store = FaultyStore::new();
+        let ids = sequences(&store);
+        let sequence = ids.sequence::<u64>("o").step(10).watermark(5).order(order).block_size(1);
+        let orders = sequence.timeout(Duration::from_secs(2)).await.unwrap();
+        orders.warm(1).await.unwrap();
+        store.set_faults(Faults::outage());
+        for _ in 0..10 {
+            orders.next().await.unwrap();
+        }
+        let begun = tokio::time::Instant::now();
+        let error = orders.next().await.unwrap_err();
+        assert_eq!((error.kind(), begun.elapsed().as_secs()), (ErrorKind::Deadline, 2), "{order:?}");
+        let source = std::error::Error::source(&error).unwrap().downcast_ref::<idmill::Error>().unwrap();
+        assert_eq!(source.kind(), ErrorKind::Unavailable);
+        store.set_faults(Faults::default());
+        assert_eq!(orders.next().await.unwrap(), 11);
     }
-    let begun = tokio::time::Instant::now();
-    let error = orders.next().await.unwrap_err();
-    assert_eq!((error.kind(), begun.elapsed().as_secs()), (ErrorKind::Deadline, 2));
-    let source = std::error::Error::source(&error).unwrap().downcast_ref::<idmill::Error>().unwrap();
-    assert_eq!(source.kind(), ErrorKind::Unavailable);
-    store.set_faults(Faults::default());
-    assert_eq!(orders.next().await.unwrap(), 11);
 }
 
 #[tokio::test]
@@ -194,23 +235,24 @@ async fn invalid_grants_are_rejected() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn cancelled_callers_cost_a_gap_at_most() {
-    let store = FaultyStore::with_faults(Faults::default().latency(Duration::from_millis(1)));
+    let store = FaultyStore::with_faults(Faults::default().latency(Duration::from_millis(3)));
     let ids = sequences(&store);
     let orders = ids.sequence::<u64>("o").step(3).watermark(1).await.unwrap();
-    let mut seen = BTreeSet::new();
+    let (mut seen, mut cancelled) = (BTreeSet::new(), 0);
     for round in 0..200_u64 {
         tokio::select! {
             biased;
             id = orders.next() => assert!(seen.insert(id.unwrap())),
-            () = tokio::time::sleep(Duration::from_micros(round * 13 % 1500)) => {}
+            () = tokio::time::sleep(Duration::from_millis(round % 5)) => cancelled += 1,
         }
     }
     let snapshot = orders.snapshot();
     let drawn = seen.len() as u64;
     let explained = snapshot.granted - snapshot.remaining - snapshot.gaps.total();
     assert!(drawn <= explained && explained <= drawn + 1, "{drawn} drawn, {snapshot:?}");
+    assert!(drawn > 50 && cancelled > 20, "{drawn} drawn, {cancelled} cancelled");
 }
 
 #[tokio::test]
@@ -256,6 +298,30 @@ async fn store_reset_takes_effect_with_the_next_range() {
     }
     assert_eq!(orders.next().await.unwrap(), 1, "ids continue at the next id that was set");
     assert_eq!(orders.snapshot().identity.unwrap().epoch, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ids_from_before_a_reset_are_dropped_by_the_next_range() {
+    for remove in [false, true] {
+        let store = FaultyStore::new();
+        let ids = sequences(&store);
+        let orders = ids.sequence::<u64>("o").step(10).watermark(5).await.unwrap();
+        for expected in 1..=5 {
+            assert_eq!(orders.next().await.unwrap(), expected);
+        }
+        let name = SequenceName::new("o").unwrap();
+        if remove {
+            store.remove(&name, None).await.unwrap();
+            store.create(&name, idmill::store::Bounds::of::<u64>()).await.unwrap();
+        } else {
+            store.set(&name, Change::new().next(1).backwards(true)).await.unwrap();
+        }
+        assert_eq!(orders.next().await.unwrap(), 6, "this draw crosses the watermark");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let snapshot = orders.snapshot();
+        assert_eq!((snapshot.gaps.revoked, snapshot.remaining), (4, 10), "removed: {remove}");
+        assert_eq!(orders.next().await.unwrap(), 1);
+    }
 }
 
 /// If a take mixed ids from before and after a reset, it could contain duplicates.

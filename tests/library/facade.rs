@@ -48,3 +48,29 @@ fn primitives_are_imported_through_the_facade() {
     assert!(files > 20, "looked at {files} files only");
     assert!(found.is_empty(), "import these through crate::sync:\n{}", found.join("\n"));
 }
+
+/// The files of a draw from memory.
+const DRAW: [&str; 9] = [
+    "allocator/local.rs",
+    "allocator/by_thread.rs",
+    "sequence/block.rs",
+    "sequence/segment.rs",
+    "sequence/state.rs",
+    "sequence/stock.rs",
+    "sequence/thread_block.rs",
+    "sequence/thread_blocks.rs",
+    "sequence/thread_slot.rs",
+];
+
+#[test]
+fn files_of_a_draw_from_memory_use_no_clock() {
+    for file in DRAW {
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file)).unwrap();
+        for line in text.lines() {
+            let code = line.split("//").next().unwrap_or_default();
+            let has_clock =
+                ["clock", "Clock", "Instant", "SystemTime"].iter().any(|word| code.contains(word));
+            assert!(!has_clock, "src/{file}: {line}");
+        }
+    }
+}

@@ -283,23 +283,24 @@ async fn give_back_of_another_process_is_honest() {
     assert_eq!(orders.snapshot().failures, 0);
 }
 
-/// Takes ids, and cancels some takes. Returns all ids of the other takes.
-async fn busy(orders: &Allocator<u64>, mut rng: Rng) -> Vec<u64> {
-    let mut got = Vec::new();
+/// Takes ids, and cancels some takes. Returns all ids of the other takes, and the number of cancelled ones.
+async fn busy(orders: &Allocator<u64>, mut rng: Rng) -> (Vec<u64>, u64) {
+    let (mut got, mut cancelled) = (Vec::new(), 0);
     for _ in 0..40 {
         let taking = orders.take(rng.u64(1..100));
         match timeout(Duration::from_millis(rng.u64(1..20)), taking).await {
             Ok(Ok(ids)) => got.extend(ids.into_iter().flat_map(|range| range.ids())),
             Ok(Err(error)) => assert_eq!(error.kind(), ErrorKind::Deadline, "{error}"),
-            Err(_) => {}
+            Err(_) => cancelled += 1,
         }
         sleep(Duration::from_millis([0, 20, 200][rng.usize(0..3)])).await;
     }
-    got
+    (got, cancelled)
 }
 
 #[tokio::test(start_paused = true)]
 async fn cancelled_takes_with_jitter_are_honest() {
+    let (mut all_cancelled, mut all_given_back) = (0, 0);
     for seed in 0..50 {
         let latency = Faults::none().latency_between(Duration::from_millis(1), Duration::from_millis(20));
         let store = FaultyStore::with_faults(latency.seed(seed));
@@ -310,7 +311,8 @@ async fn cancelled_takes_with_jitter_are_honest() {
         };
         let (first, second) = (open(0).await, open(1).await);
         let mut rng = Rng::with_seed(seed);
-        let (one, two) = join(busy(&first, rng.fork()), busy(&second, rng.fork())).await;
+        let ((one, some), (two, others)) = join(busy(&first, rng.fork()), busy(&second, rng.fork())).await;
+        all_cancelled += some + others;
         sleep(Duration::from_secs(60)).await;
         let (count, ids) = (one.len() + two.len(), one.into_iter().chain(two).collect::<HashSet<_>>());
         assert_eq!(ids.len(), count, "seed {seed}: duplicate ids");
@@ -318,6 +320,9 @@ async fn cancelled_takes_with_jitter_are_honest() {
             let Snapshot { granted, drawn, remaining, given_back, gaps, failures, .. } = orders.snapshot();
             assert_eq!(failures, 0, "seed {seed}");
             assert_eq!(granted, drawn + remaining + given_back + gaps.total(), "seed {seed}");
+            assert!(drawn > 0, "seed {seed}");
+            all_given_back += given_back;
         }
     }
+    assert!(all_cancelled > 100 && all_given_back > 100, "{all_cancelled}, {all_given_back}");
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use idmill::store::{Bounds, Capabilities, Change, MemoryStore, SequenceInfo, Snapshot, Store, StoreFuture};
+use idmill::store::{
+    Bounds, Capabilities, Change, Identity, MemoryStore, SequenceInfo, Snapshot, Store, StoreFuture,
+};
 use idmill::{Allocator, ErrorKind, SequenceName, Sequences};
 use idmill_testing::eventually;
 use idmill_testing::hooked::{Hooked, Hooks};
@@ -38,7 +40,7 @@ fn nothing() -> Snapshot {
 
 /// An administrator recreates the sequence on purpose, as another incarnation.
 async fn make_anew(store: &MemoryStore) {
-    store.remove(&name()).await.unwrap();
+    store.remove(&name(), None).await.unwrap();
     store.create(&name(), Bounds::of::<u64>()).await.unwrap();
 }
 
@@ -54,9 +56,11 @@ async fn missing_sequence_is_not_recreated_after_grants() {
     let ids = process(&store);
     let s = open(&ids).await.unwrap();
     draw(&s, 20).await;
+    let Identity { incarnation, epoch } = s.snapshot().identity.unwrap();
     store.restore(&nothing());
+    let seen = format!("its ids up to 20 were granted (incarnation {incarnation:x}, epoch {epoch})");
     for _ in 0..3 {
-        refuses(&s, "its ids up to 20 were granted").await;
+        refuses(&s, &seen).await;
     }
     let error = open(&ids).await.unwrap_err();
     assert!(error.to_string().contains("idmill create s --start N"), "opened once more: {error}");
@@ -75,6 +79,18 @@ async fn missing_sequence_is_not_recreated_after_an_open() {
     store.restore(&nothing());
     refuses(&s, "this process has opened it before").await;
     assert!(store.inspect(&name()).await.unwrap().is_none());
+}
+
+/// A new process has no record of the sequence. The others take its sequence for one created on purpose.
+#[tokio::test]
+async fn new_process_creates_a_lost_sequence_at_its_start() {
+    let store = MemoryStore::new();
+    let s = open(&process(&store)).await.unwrap();
+    draw(&s, 20).await;
+    store.restore(&nothing());
+    let newcomer = process(&store).sequence::<u64>("s").start(5).step(10).watermark(0).await.unwrap();
+    assert_eq!(draw(&newcomer, 1).await, [5]);
+    assert_eq!(draw(&s, 1).await, [15]);
 }
 
 #[tokio::test]

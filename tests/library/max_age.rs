@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
 use idmill::store::{Bounds, Change, SequenceInfo, Store, StoreFuture};
 use idmill::{Allocator, ErrorKind, Order, Result, SequenceName, Sequences};
 use idmill_testing::faulty::{Faults, FaultyStore};
@@ -59,7 +60,7 @@ async fn removal_and_reset_drop_ids_of_an_idle_process() {
         let orders = orders(&ids).await;
         assert_eq!(orders.next().await.unwrap(), 1);
         if remove {
-            assert!(store.remove(&name()).await.unwrap());
+            assert!(store.remove(&name(), None).await.unwrap());
         } else {
             store.set(&name(), Change::new().next(1).backwards(true)).await.unwrap();
         }
@@ -316,6 +317,41 @@ async fn unheld_idle_sequence_is_not_asked_about() {
     sleep(AGE * 100).await;
     assert_eq!(hooked.calls.load(Ordering::Relaxed), calls);
     assert_eq!(lazy(&ids).next().await.unwrap(), 1001);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sequence_in_use_is_read_at_most_four_times_in_max_age() {
+    let (store, hooked) = inspected();
+    let ids = Sequences::builder(hooked.clone()).max_age(AGE).start().unwrap();
+    let orders = orders(&ids).await;
+    assert_eq!(orders.next().await.unwrap(), 1);
+    for faults in [Faults::none(), Faults::outage()] {
+        store.set_faults(faults);
+        let before = hooked.calls.load(Ordering::Relaxed);
+        sleep(AGE * 100).await;
+        let calls = hooked.calls.load(Ordering::Relaxed) - before;
+        assert!((1..=400).contains(&calls), "{calls} reads");
+    }
+}
+
+/// A suspended process runs no check. If a draw read the clock, it could find the ids too old.
+#[test]
+fn draw_after_a_suspension_reads_no_clock() {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let orders = runtime.block_on(async {
+        let orders = orders(&fresh(&FaultyStore::new())).await;
+        assert_eq!(orders.next().await.unwrap(), 1);
+        orders
+    });
+    {
+        // The clock advances at the first poll. Nothing else runs.
+        let _context = runtime.enter();
+        assert!(tokio::time::advance(AGE * 10).now_or_never().is_none());
+    }
+    assert_eq!(orders.try_next().unwrap(), 2);
+    runtime.block_on(async { sleep(AGE).await });
+    assert_eq!(orders.snapshot().remaining, 998, "the sequence is confirmed once the process runs again");
 }
 
 /// A check reads one batch of 256 in its time: the others come first in the next check.

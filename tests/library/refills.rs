@@ -109,6 +109,11 @@ async fn take_is_limited_by_max_take() {
     assert_eq!(orders.take(20).await.unwrap().len(), 20);
     let wide = ids.sequence::<u64>("wide").step(2_000_000).await.unwrap();
     assert_eq!(wide.take(2_000_000).await.unwrap().len(), 2_000_000, "`take` allows a whole step");
+    let large = ids.sequence::<u64>("large").max_buffered(3_000_000).await.unwrap();
+    assert_eq!(large.take(3_000_000).await.unwrap().len(), 3_000_000, "`take` allows what memory may hold");
+    for (orders, too_many) in [(&wide, 2_000_001), (&large, 3_000_001)] {
+        assert_eq!(orders.take(too_many).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
     for outside in [0, (1 << 48) + 1] {
         let error = ids.sequence::<u64>("others").max_take(outside).await.unwrap_err();
         assert!(error.to_string().contains("must be from 1 to 2^48"), "{error}");
@@ -131,6 +136,34 @@ async fn after_a_cancelled_take_memory_holds_no_more_than_it_may() {
         assert_eq!(orders.next().await.unwrap(), expected);
     }
     assert!(orders.snapshot().remaining <= 1_000);
+}
+
+/// The store takes no ids back.
+#[tokio::test(start_paused = true)]
+async fn ids_above_the_cap_are_a_gap_if_none_go_back() {
+    let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_secs(1)));
+    let ids = Sequences::new(Hooked(Short(store.clone()))).unwrap();
+    let orders = ids.sequence::<u64>("orders").max_buffered(10).await.unwrap();
+    let cancelled = timeout(Duration::from_millis(500), orders.take(100)).await;
+    assert!(cancelled.is_err() && store.reserves() == 1, "{cancelled:?}");
+    sleep(Duration::from_secs(5)).await;
+    let snapshot = orders.snapshot();
+    assert_eq!((snapshot.remaining, snapshot.given_back, snapshot.gaps.total()), (10, 0, 90));
+}
+
+#[tokio::test(start_paused = true)]
+async fn watermark_is_half_of_a_fixed_step_unless_set() {
+    let store = FaultyStore::new();
+    let ids = builder(&store).start().unwrap();
+    let orders = ids.sequence::<u64>("orders").step(100).await.unwrap();
+    for expected in 1..=50 {
+        assert_eq!(orders.next().await.unwrap(), expected);
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(store.reserves(), 1);
+    assert_eq!(orders.next().await.unwrap(), 51);
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(store.reserves(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -354,8 +387,9 @@ async fn refused_waiters_do_not_wait_for_their_deadline() {
 async fn deadline_names_the_stores_last_error() {
     let store = FaultyStore::with_faults(Faults::outage());
     let orders = builder(&store).start().unwrap().sequence::<u64>("orders").lazy().unwrap();
+    let begun = Instant::now();
     let error = orders.next().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Deadline);
+    assert_eq!((error.kind(), begun.elapsed().as_secs()), (ErrorKind::Deadline, 30), "the default timeout");
     let cause = std::error::Error::source(&error).unwrap().downcast_ref::<Error>().unwrap();
     assert_eq!(cause.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains(&cause.to_string()), "{error}");

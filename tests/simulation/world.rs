@@ -28,7 +28,7 @@ pub(crate) struct World {
     pub(crate) store: FaultyStore,
     pub(crate) history: Shared,
     pub(crate) hung: bool,
-    names: Arc<Vec<SequenceName>>,
+    pub(crate) names: Arc<Vec<SequenceName>>,
 }
 
 /// Runs a plan to its end, on its own clock.

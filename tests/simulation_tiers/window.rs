@@ -1,7 +1,7 @@
 //! A datacenter's window over the rows of a [`Cluster`], with the decisions that the Cassandra store makes.
 
 use idmill::store::{
-    Bounds, Capabilities, Change, Durability, Grant, Listing, Page, Reserve, SequenceInfo, Store,
+    Bounds, Capabilities, Change, Durability, Grant, Identity, Listing, Page, Reserve, SequenceInfo, Store,
     StoreFuture, exhausted,
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
@@ -207,7 +207,11 @@ impl Store for Global {
         unsupported()
     }
 
-    fn remove<'a>(&'a self, _name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
+    fn remove<'a>(
+        &'a self,
+        _name: &'a SequenceName,
+        _expected: Option<Identity>,
+    ) -> StoreFuture<'a, Result<bool>> {
         unsupported()
     }
 }

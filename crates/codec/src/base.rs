@@ -4,6 +4,8 @@
 //! error positions, padding, and a check symbol. `base62` has no padding and does not reject leading
 //! zeros. `crockford` has no check symbol, does not accept hyphens, and uses unsafe code.
 
+use std::cmp::Ordering;
+
 use super::fault;
 use idmill::Result;
 
@@ -71,7 +73,8 @@ impl Digits {
     }
 
     fn push(&mut self, symbol: u8) {
-        if self.group > 0 && self.symbols > 0 && self.symbols.is_multiple_of(self.group) {
+        // Without groups, the group is 0, of which only 0 is a multiple.
+        if self.symbols > 0 && self.symbols.is_multiple_of(self.group) {
             self.start -= 1;
             self.buffer[self.start] = b'-';
         }
@@ -128,10 +131,11 @@ impl Layout {
     /// text.
     fn check_length(self, text: &str, number: u64, symbols: usize) -> Result<()> {
         let expected = usize::from(self.write(number).symbols);
-        if symbols == expected {
-            return Ok(());
-        }
-        let what = if symbols < expected { "some are missing" } else { "remove leading zeros" };
+        let what = match symbols.cmp(&expected) {
+            Ordering::Equal => return Ok(()),
+            Ordering::Less => "some are missing",
+            Ordering::Greater => "remove leading zeros",
+        };
         let message = format!("{symbols} symbols, expected {expected}: {what}");
         Err(fault::whole(text, message))
     }
@@ -300,38 +304,55 @@ mod tests {
 
     #[test]
     fn invalid_text_is_rejected_with_its_position() {
-        for (base, text, says) in [
-            (Base::Decimal, "", "character 1: no digits of `decimal`"),
-            (Base::Decimal, "12a", "`12a`, character 3: `a` is not a digit of `decimal`"),
-            (Base::Decimal, "+1", "character 1: `+`"),
-            (Base::Decimal, "1_000", "character 2: `_`"),
-            (Base::Decimal, "007", "3 symbols, expected 1: remove leading zeros"),
-            (Base::Decimal, "18446744073709551616", "character 20: the number is larger than 2^64 - 1"),
-            (Base::Decimal, "99999999999999999999999999", "character 20: the number is larger"),
-            (Base::Decimal, "٣", "character 1: `٣`"),
-            (Base::Base62, "LygHa16AHYG", "character 11: the number is larger"),
-            (Base::Base62, "a-b", "character 2: `-` is not a digit of `base62`"),
-            (Base::Base62, "0a", "remove leading zeros"),
-            (PLAIN, "---", "no digits of `crockford`"),
-            (PLAIN, "4ZU", "character 3: `U` is not a digit of `crockford`: it may be a misread V"),
-            (PLAIN, "ä4ZQ", "character 1: `ä`"),
+        let large = "the number is larger than 2^64 - 1, the largest id";
+        let plain = "use 0 to 9 and A to Z without I, L, O and U";
+        for (base, text, at, says) in [
+            (Base::Decimal, "", 1, "no digits of `decimal`"),
+            (Base::Decimal, "12a", 3, "`a` is not a digit of `decimal`: use 0 to 9"),
+            (Base::Decimal, "+1", 1, "`+` is not a digit of `decimal`: use 0 to 9"),
+            (Base::Decimal, "1_000", 2, "`_` is not a digit of `decimal`: use 0 to 9"),
+            (Base::Decimal, "٣", 1, "`٣` is not a digit of `decimal`: use 0 to 9"),
+            (Base::Decimal, "18446744073709551616", 20, large),
+            (Base::Decimal, "99999999999999999999999999", 20, large),
+            (Base::Base62, "LygHa16AHYG", 11, large),
+            (Base::Base62, "a-b", 2, "`-` is not a digit of `base62`: use 0 to 9, A to Z and a to z"),
+            (PLAIN, "---", 1, "no digits of `crockford`"),
+            (PLAIN, "4ZU", 3, "`U` is not a digit of `crockford`: it may be a misread V"),
+            (PLAIN, "ä4ZQ", 1, &format!("`ä` is not a digit of `crockford`: {plain}")),
+            (PLAIN, "G000000000000", 13, large),
+            (CHECKED, "0", 1, "no digits of `crockford`"),
+            (CHECKED, "14!", 3, "`!` is not a check symbol; use a digit of `crockford`, or * ~ $ = U"),
+            (CHECKED, "1*4", 2, &format!("`*` is not a digit of `crockford`: {plain}")),
             (
-                PLAIN,
-                "14*",
-                "character 3: `*` is not a digit of `crockford`: it is a check symbol, and this format has none",
+                CHECKED,
+                "14-V",
+                4,
+                "the check symbol does not match: the id was mistyped; compare it with the original",
             ),
-            (PLAIN, "G000000000000", "character 13: the number is larger"),
-            (CHECKED, "0", "no digits of `crockford`"),
-            (CHECKED, "14-V", "character 4: the check symbol does not match"),
-            (CHECKED, "14!", "character 3: `!` is not a check symbol"),
-            (CHECKED, "1*4", "character 2: `*` is not a digit"),
-            (CHECKED, "014U", "4 symbols, expected 3"),
         ] {
             let error = read(base, text).unwrap_err().to_string();
-            assert!(error.contains(says), "{base:?} {text:?}: {error}");
+            assert_eq!(error, format!("`{text}`, character {at}: {says}"));
         }
-        let short = Layout { base: PLAIN, pad: 8, group: 0 }.read("4ZQ", 0, 3).unwrap_err().to_string();
-        assert!(short.contains("3 symbols, expected 8: some are missing"), "{short}");
+        for symbol in ["*", "~", "$", "="] {
+            let error = read(PLAIN, &format!("14{symbol}")).unwrap_err().to_string();
+            let says = "is not a digit of `crockford`: it is a check symbol, and this format has none";
+            assert_eq!(error, format!("`14{symbol}`, character 3: `{symbol}` {says}"));
+        }
+    }
+
+    #[test]
+    fn text_of_another_length_is_rejected() {
+        for (base, pad, text, says) in [
+            (Base::Decimal, 0, "007", "3 symbols, expected 1: remove leading zeros"),
+            (Base::Base62, 0, "0a", "2 symbols, expected 1: remove leading zeros"),
+            (CHECKED, 0, "014U", "4 symbols, expected 3: remove leading zeros"),
+            (PLAIN, 8, "4ZQ", "3 symbols, expected 8: some are missing"),
+            (PLAIN, 8, "0000004ZQ", "9 symbols, expected 8: remove leading zeros"),
+        ] {
+            let layout = Layout { base, pad, group: 0 };
+            let error = layout.read(text, 0, text.len()).unwrap_err().to_string();
+            assert_eq!(error, format!("`{text}`: {says}"));
+        }
     }
 
     #[test]

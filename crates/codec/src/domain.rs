@@ -88,9 +88,17 @@ mod tests {
         assert!(Domain::ALL.contains(u64::MAX));
         let six = Domain::below(6).unwrap();
         assert!(six.contains(5) && !six.contains(6) && six.width() == 3);
-        assert!(Domain::bits(0).is_err() && Domain::bits(65).is_err() && Domain::below(0).is_err());
+        for bits in [0, 65] {
+            let error = Domain::bits(bits).unwrap_err().to_string();
+            assert_eq!(error, format!("configure: {bits} bits: choose 1 to 64"));
+        }
+        let none = Domain::below(0).unwrap_err().to_string();
+        assert_eq!(none, "configure: the bound is 0, so no number is below it; use at least 1");
         let says = six.admit(6, "permute").unwrap_err().to_string();
-        assert!(says.contains("6 is too large for `permute`, which accepts 0 to 5"), "{says}");
+        assert_eq!(
+            says,
+            "6 is too large for `permute`, which accepts 0 to 5; widen the codec, or lower the sequence's `max`"
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 
 use siphasher::sip128::SipHasher24;
 
@@ -141,16 +141,7 @@ fn variable(name: &str) -> Result<String> {
 fn content(path: &str) -> Result<String> {
     let mut text = String::new();
     let file = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
-    file.map_err(|error| {
-        let (kind, remedy) = match error.kind() {
-            std::io::ErrorKind::NotFound => (ErrorKind::NotFound, "create it, or correct the path"),
-            std::io::ErrorKind::PermissionDenied => (ErrorKind::Denied, "make it readable"),
-            _ => {
-                (ErrorKind::InvalidInput, "it must be one line of text, as `openssl rand -hex 16` prints it")
-            }
-        };
-        Error::new(kind, format!("cannot read the key file `{path}`; {remedy}")).because(error)
-    })?;
+    file.map_err(|error| unreadable(path, error))?;
     if text.len() as u64 > LONGEST {
         return Err(Error::invalid(format!(
             "the key file `{path}` is longer than {LONGEST} bytes; it must hold only the key"
@@ -158,6 +149,15 @@ fn content(path: &str) -> Result<String> {
     }
     let line = text.strip_suffix('\n').unwrap_or(&text);
     Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
+}
+
+fn unreadable(path: &str, error: io::Error) -> Error {
+    let (kind, remedy) = match error.kind() {
+        io::ErrorKind::NotFound => (ErrorKind::NotFound, "create it, or correct the path"),
+        io::ErrorKind::PermissionDenied => (ErrorKind::Denied, "make it readable"),
+        _ => (ErrorKind::InvalidInput, "it must be one line of text, as `openssl rand -hex 16` prints it"),
+    };
+    Error::new(kind, format!("cannot read the key file `{path}`; {remedy}")).because(error)
 }
 
 #[cfg(test)]
@@ -178,10 +178,14 @@ mod tests {
 
     #[test]
     fn invalid_key_is_rejected_and_keys_are_redacted() {
-        assert!(Key::parse("").is_err() && Key::from_bytes(b"").is_err());
+        for empty in [Key::parse(""), Key::from_bytes(b"")] {
+            assert_eq!(empty.unwrap_err().to_string(), "configure: the key is empty");
+        }
         for large in [format!("1{}", u128::MAX), format!("0x1{:032x}", 0)] {
             let error = Key::parse(&large).unwrap_err();
-            assert!(error.to_string().contains("more than 128 bits"), "{error}");
+            let message =
+                "configure: the key has more than 128 bits; use at most 32 hexadecimal digits after `0x`";
+            assert_eq!(error.to_string(), message);
             assert!(!format!("{error} {error:?}").contains(&large));
         }
         let shown = format!("{:?} {:#?}", Key::from(24301_u64), Key::parse("hunter2").unwrap());
@@ -197,21 +201,48 @@ mod tests {
             std::fs::write(&path, content).unwrap();
             assert_eq!(source.load().unwrap(), Key::from(0x5eed_u64), "{content:?}");
         }
+        let shown = path.display();
         for (content, says) in [
-            (&b"\n"[..], "the key is empty"),
-            (&[0xff, 0xfe], "cannot read"),
-            (&[b'1'; 40], "more than 128 bits"),
-            (&[b'k'; 4097], "longer than 4096 bytes"),
+            (&b"\n"[..], format!("`file:{shown}`: the key is empty")),
+            (
+                &[0xff, 0xfe],
+                format!(
+                    "cannot read the key file `{shown}`; it must be one line of text, as `openssl rand -hex 16` prints it"
+                ),
+            ),
+            (
+                &[b'1'; 40],
+                format!(
+                    "`file:{shown}`: the key has more than 128 bits; use at most 32 hexadecimal digits after `0x`"
+                ),
+            ),
+            (
+                &[b'k'; 4097],
+                format!("the key file `{shown}` is longer than 4096 bytes; it must hold only the key"),
+            ),
         ] {
             std::fs::write(&path, content).unwrap();
             let error = source.load().unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidInput);
-            let text = error.to_string();
-            assert!(text.contains(says) && text.contains(path.to_str().unwrap()), "{text}");
-            assert!(!text.contains("1111") && !text.contains("kkkk"), "{text}");
+            assert_eq!(
+                (error.kind(), error.to_string()),
+                (ErrorKind::InvalidInput, format!("configure: {says}"))
+            );
         }
+        std::fs::write(&path, [b'k'; 4096]).unwrap();
+        assert_eq!(source.load().unwrap(), Key::from_bytes(&[b'k'; 4096]).unwrap(), "the longest key");
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(source.load().unwrap_err().kind(), ErrorKind::NotFound);
+        let missing = source.load().unwrap_err();
+        let says = format!("configure: cannot read the key file `{shown}`; create it, or correct the path");
+        assert_eq!((missing.kind(), missing.to_string()), (ErrorKind::NotFound, says));
+    }
+
+    /// The administrator can read any file, so a test cannot rely on permissions.
+    #[test]
+    fn unreadable_key_file_has_its_own_kind_and_remedy() {
+        let denied = unreadable("/k", io::ErrorKind::PermissionDenied.into());
+        let message = "cannot read the key file `/k`; make it readable";
+        assert_eq!((denied.kind(), denied.to_string().as_str()), (ErrorKind::Denied, message));
+        assert_eq!(std::error::Error::source(&denied).unwrap().to_string(), "permission denied");
     }
 
     #[test]
@@ -219,9 +250,11 @@ mod tests {
         for name in ["IDMILL_TEST_NO_SUCH_KEY", "", "a=b", "a\0b"] {
             let error = KeySource::Env(name.into()).load().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::NotFound);
-            assert!(error.to_string().contains("is not set"), "{error}");
+            let message = format!("configure: the key's environment variable `{name}` is not set; export it");
+            assert_eq!(error.to_string(), message);
         }
         // `PATH` is set in every test environment.
-        assert!(KeySource::Env("PATH".into()).load().is_ok());
+        let path = std::env::var("PATH").unwrap();
+        assert_eq!(KeySource::Env("PATH".into()).load().unwrap(), Key::parse(&path).unwrap());
     }
 }

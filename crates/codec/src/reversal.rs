@@ -74,8 +74,16 @@ mod tests {
             assert_eq!(reversal.encode(number).unwrap(), reversed);
             assert_eq!(reversal.decode(reversed).unwrap(), number);
         }
-        assert!(BitReversal::new(31).unwrap().encode(1 << 31).is_err());
-        assert!(BitReversal::new(0).is_err() && BitReversal::new(65).is_err());
+        let reversal = BitReversal::new(31).unwrap();
+        for wider in [reversal.encode(1 << 31), reversal.decode(1 << 31)] {
+            let message = "2147483648 is too large for `reverse`, which accepts 0 to 2147483647; widen the codec, or lower \
+                           the sequence's `max`";
+            assert_eq!(wider.unwrap_err().to_string(), message);
+        }
+        for bits in [0, 65] {
+            let error = BitReversal::new(bits).unwrap_err().to_string();
+            assert_eq!(error, format!("configure: {bits} bits: choose 1 to 64"));
+        }
     }
 
     #[test]

@@ -90,31 +90,49 @@ impl Guarded {
     }
 
     /// Implements [`Store::remove`](idmill::store::Store::remove). A new incarnation must start above all
-    /// claims.
-    pub(super) async fn removed(&self, name: &SequenceName) -> Result<bool> {
+    /// claims. The announcement would change the ledger, so the identity is checked before it, and again by
+    /// the store.
+    pub(super) async fn removed(&self, name: &SequenceName, expected: Option<Identity>) -> Result<bool> {
         let stored = self.store.inspect(name).await?;
+        stored.as_ref().map_or(Ok(()), |stored| stored.check_identity(expected))?;
         let seen = self.witness.read(name).await.map_err(not_read)?;
         // If there is no ledger, open one: a range may have been granted but not yet claimed.
         let opened = stored.as_ref().map(Ledger::opened);
         if seen.is_none() && opened.is_none() {
-            return self.store.remove(name).await;
+            return self.store.remove(name, expected).await;
         }
-        let reached = stored.map(|stored| (stored.identity, stored.reached()));
+        let (is_new, reached) = (seen.is_none(), stored.map(|stored| (stored.identity, stored.reached())));
         let removing = |seen: Option<&Ledger>| seen.or(opened.as_ref())?.removing(reached);
         let announced = amend(&*self.witness, name, removing).await?;
         let Some(Identity { incarnation: known, .. }) = announced.or(seen).map(|ledger| ledger.identity)
         else {
             return Err(overtaken("nothing was changed"));
         };
-        match self.store.remove(name).await {
-            Ok(removed) => {
-                let confirmed = self.amend(name, |ledger| ledger.removed(known)).await;
-                if confirmed.map_err(unconfirmed)?.is_none() {
-                    self.confirm_another(name).await.map_err(unconfirmed)?;
+        match self.store.remove(name, expected).await {
+            Ok(removed) => self.confirm_removed(name, known).await.map(|()| removed).map_err(unconfirmed),
+            Err(error) => {
+                if is_new && error.kind() == ErrorKind::Conflict {
+                    self.admit_successor(name, known).await;
                 }
-                Ok(removed)
+                Err(self.not_done(name, error).await)
             }
-            Err(error) => Err(self.not_done(name, error).await),
+        }
+    }
+
+    async fn confirm_removed(&self, name: &SequenceName, known: u64) -> Result<()> {
+        match self.amend(name, |ledger| ledger.removed(known)).await? {
+            Some(_) => Ok(()),
+            None => self.confirm_another(name).await,
+        }
+    }
+
+    /// Lets a sequence claim that has replaced the one to remove. The ledger was opened for this removal, and
+    /// would reject the claims of the new sequence.
+    async fn admit_successor(&self, name: &SequenceName, known: u64) {
+        let Ok(stored) = self.store.inspect(name).await else { return };
+        if stored.is_none_or(|stored| stored.identity.incarnation != known) {
+            // Ignore a failure: the ledger then stays, and rejects the claims until a person decides.
+            let _ = self.amend(name, |ledger| ledger.removed(known)).await;
         }
     }
 
@@ -196,5 +214,91 @@ impl Announced {
             Self::Raising => "a raise was announced, not confirmed; repeat `idmill set NAME --next ID`",
             _ => "a removal was announced but not confirmed; repeat `idmill remove NAME --yes`",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use idmill::store::Bounds;
+
+    const ORDERS: Identity = Identity { incarnation: 7, epoch: 1 };
+    const OTHER: Identity = Identity { incarnation: 8, epoch: 1 };
+
+    fn stored(identity: Identity, next: u64) -> SequenceInfo {
+        let bounds = Bounds::new(1, 1_000).unwrap();
+        SequenceInfo::stored("orders".parse().unwrap(), Some(next), bounds, identity)
+    }
+
+    /// Returns whether the change lowers claims of all ids below 50, or undoes a reset.
+    fn lowers(epoch: u64, stored: &SequenceInfo, change: Change) -> bool {
+        let seen = Ledger::at(Identity { epoch, ..ORDERS }, 50);
+        let mut planned = stored.clone();
+        planned.apply(&change).unwrap();
+        super::lowers(&seen, stored, &planned, &change)
+    }
+
+    #[test]
+    fn only_a_change_backwards_lowers_the_claims() {
+        let (here, back) = (stored(ORDERS, 50), Change::new().backwards(true));
+        for (next, lower) in [(1, true), (49, true), (50, false), (51, false)] {
+            assert_eq!(lowers(1, &here, back.next(next)), lower, "{next}");
+            assert!(!lowers(1, &stored(OTHER, 50), back.next(next)), "another sequence");
+        }
+        // Below the claims, but above the next id of a restored store.
+        assert!(lowers(1, &stored(ORDERS, 20), back.next(30)));
+        assert!(!lowers(1, &stored(ORDERS, 20), Change::new().next(30)));
+    }
+
+    #[test]
+    fn lower_max_lowers_claims_only_if_it_lowers_next() {
+        let back = Change::new().backwards(true);
+        assert!(lowers(1, &stored(ORDERS, 50), back.max(30)));
+        assert!(!lowers(1, &stored(ORDERS, 50), back.max(49)), "the next id stays 50");
+        assert!(!lowers(1, &stored(ORDERS, 20), back.max(500)), "a restored store is raised, not reset");
+    }
+
+    #[test]
+    fn set_of_an_earlier_epoch_is_a_reset() {
+        let change = Change::new().backwards(true).next(60);
+        for (epoch, lower) in [(0, false), (1, false), (2, true)] {
+            assert_eq!(lowers(epoch, &stored(ORDERS, 20), change), lower, "{epoch}");
+        }
+    }
+
+    #[test]
+    fn pending_change_names_the_command_to_repeat() {
+        for (announced, advice) in [
+            (
+                Announced::Resetting { start: 1 },
+                "a reset was announced, not confirmed; if ids from ID on are unused, repeat `idmill set NAME \
+                 --next ID --backwards --yes`",
+            ),
+            (Announced::Raising, "a raise was announced, not confirmed; repeat `idmill set NAME --next ID`"),
+            (
+                Announced::Removing,
+                "a removal was announced but not confirmed; repeat `idmill remove NAME --yes`",
+            ),
+        ] {
+            assert_eq!(announced.repeated(), advice);
+        }
+    }
+
+    #[test]
+    fn half_done_change_is_not_transient() {
+        let error = unconfirmed(Error::new(ErrorKind::Unavailable, "no answer"));
+        assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
+        assert_eq!(
+            idmill_kit::chain(&error),
+            "the store has the change, but the witness may not; repeat the change when the witness is \
+             writable: no answer"
+        );
+        let error = overtaken("nothing was changed");
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        assert_eq!(
+            error.to_string(),
+            "another process reset or recreated the sequence, or used a later epoch; nothing was changed; \
+             repeat the reset"
+        );
     }
 }

@@ -201,4 +201,51 @@ mod tests {
         assert_eq!(claim(&opened, ORDERS, 16), Err(Refusal::Claimed { top: 20, went_back: false }));
         assert_eq!(claim(&opened, ORDERS, 20).unwrap().floor, 25);
     }
+
+    #[test]
+    fn raise_is_announced_unless_another_change_covers_it() {
+        let raising = |seen: &Ledger, to| Ledger::raising(Some(seen), ORDERS, to);
+        let of = |raised: Option<Ledger>| raised.map(|raised| (raised.floor, raised.announced));
+        let with = |announced| Ledger { announced: Some(announced), ..ledger() };
+        let (raise, remove) = (Some(Announced::Raising), Some(Announced::Removing));
+        for (seen, to, expected) in [
+            (ledger(), 3, Some((6, raise))),
+            (ledger(), 9, Some((9, raise))),
+            (with(Announced::Raising), 5, None),
+            (with(Announced::Raising), 6, None),
+            (with(Announced::Raising), 7, Some((7, raise))),
+            (with(Announced::Removing), 6, None),
+            (with(Announced::Removing), 7, Some((7, remove))),
+            (with(Announced::Removed), 6, Some((6, Some(Announced::Removed)))),
+            (with(Announced::Forgotten), 6, Some((6, raise))),
+        ] {
+            assert_eq!(of(raising(&seen, to)), expected, "{seen:?} {to}");
+        }
+        assert_eq!(of(Ledger::raising(None, ORDERS, 9)), Some((9, raise)));
+    }
+
+    #[test]
+    fn raise_belongs_to_the_stored_sequence() {
+        let raised = Ledger::raising(Some(&ledger()), RESET, 9).unwrap();
+        assert_eq!((raised.identity, raised.version), (RESET, ledger().version + 1));
+        assert_eq!(Ledger::raising(Some(&raised), ORDERS, 20), None, "reset since it was read");
+        assert_eq!(Ledger::raising(Some(&ledger()), OTHER, 9), None, "not removed");
+        // A new sequence keeps the claims of a removed one, unless they are forgotten.
+        for (announced, floor) in [(Announced::Removed, 6), (Announced::Forgotten, 3)] {
+            let removed = Ledger { announced: Some(announced), version: 40, ..ledger() };
+            let raised = Ledger::raising(Some(&removed), OTHER, 3).unwrap();
+            let expected = (OTHER, floor, Some(Announced::Raising), 41);
+            assert_eq!((raised.identity, raised.floor, raised.announced, raised.version), expected);
+        }
+    }
+
+    #[test]
+    fn only_a_raise_ends_when_it_is_confirmed() {
+        let raising = Ledger::raising(Some(&ledger()), ORDERS, 9).unwrap();
+        let raised = raising.raised().unwrap();
+        assert_eq!((raised.floor, raised.announced, raised.version), (9, None, raising.version + 1));
+        for other in [ledger(), ledger().removing(None).unwrap(), ledger().resetting(ORDERS, 3).unwrap()] {
+            assert_eq!(other.raised(), None, "{other:?}");
+        }
+    }
 }

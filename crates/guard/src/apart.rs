@@ -137,7 +137,7 @@ fn not_probed(error: Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use idmill::store::{Bounds, MemoryStore, Reserve};
+    use idmill::store::{Bounds, MemoryStore, Reserve, StoreFuture};
 
     #[tokio::test]
     async fn probe_same_store_is_refused() {
@@ -183,5 +183,88 @@ mod tests {
         store.reserve(&Reserve::new(used, 1)).await.unwrap();
         let used = used_before(&store).await.unwrap().unwrap();
         assert!(used.contains("\"used\" were reserved"), "{used}");
+    }
+
+    /// A store on a server, whose records cannot be read.
+    #[derive(Debug)]
+    struct Unread {
+        server: Option<&'static str>,
+        kind: ErrorKind,
+        inner: MemoryStore,
+    }
+
+    fn unread(server: Option<&'static str>, kind: ErrorKind) -> Unread {
+        Unread { server, kind, inner: MemoryStore::new() }
+    }
+
+    impl Store for Unread {
+        fn server(&self) -> StoreFuture<'_, Result<Option<String>>> {
+            Box::pin(async { Ok(self.server.map(ToOwned::to_owned)) })
+        }
+
+        fn record<'a>(&'a self, _: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
+            Box::pin(async { Err(Error::new(self.kind, "no")) })
+        }
+
+        idmill::store_calls!(|this| this.inner => capabilities reserve create inspect list set remove);
+    }
+
+    #[tokio::test]
+    async fn marked_witness_is_probed() {
+        let (store, witness) = (MemoryStore::new(), MemoryStore::new());
+        marked(&store, &witness).await.unwrap();
+        assert!(probe(&store, &witness).await.unwrap(), "it has a mark now");
+        let error = marked(&store, &store.clone()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    }
+
+    #[tokio::test]
+    async fn only_a_store_without_records_is_surely_apart() {
+        let witness = MemoryStore::new();
+        mark(&witness).await.unwrap();
+        assert!(probe(&unread(None, ErrorKind::Unsupported), &witness).await.unwrap());
+        let error = probe(&unread(None, ErrorKind::Denied), &witness).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied);
+        assert_eq!(
+            error.to_string(),
+            "cannot read record `idmill:witness` of the store, which may be the witness itself; allow the \
+             store's user to read records"
+        );
+    }
+
+    #[tokio::test]
+    async fn witness_on_the_server_of_the_store_is_rejected() {
+        let on = |server| unread(server, ErrorKind::Denied);
+        for (store, witness) in
+            [(None, None), (Some("db1"), None), (None, Some("db1")), (Some("db2"), Some("db1"))]
+        {
+            not_the_server_of(&on(store), &on(witness)).await.unwrap();
+        }
+        let error = not_the_server_of(&on(Some("db1")), &on(Some("db1"))).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert_eq!(
+            error.to_string(),
+            "the witness is on the store's server, db1, so one restore reverts both; use another server, or \
+             a file elsewhere"
+        );
+    }
+
+    #[test]
+    fn names_of_one_file_are_the_same_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        for name in ["a", "b"] {
+            std::fs::write(at(name), "").unwrap();
+        }
+        for (one, other, is_same) in [
+            ("a", "a", true),
+            ("a", "./a", true),
+            ("a", "b", false),
+            ("a", "missing", false),
+            ("missing", "missing", true),
+            ("missing", "absent", false),
+        ] {
+            assert_eq!(is_same_file(&at(one), &at(other)), is_same, "{one} {other}");
+        }
     }
 }

@@ -252,7 +252,10 @@ impl Guarded {
             if claimed.is_some_and(|ledger| ledger.top() < top) {
                 return Err(ErrorKind::Conflict.into());
             }
-            self.store.set(name, Change::new().next(next).expect(info.identity)).await?;
+            let mut change = Change::new().next(next).expect(info.identity);
+            // Only an operator ends the refusal after a failover.
+            change.keep_history = true;
+            self.store.set(name, change).await?;
         }
         Ok(heal)
     }
@@ -335,4 +338,69 @@ fn lost(error: Error) -> Error {
         "a range was reserved, but its claim is not confirmed; the range is a gap",
     )
     .because(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use idmill::IdRange;
+    use idmill::store::Bounds;
+
+    const KNOWN: Identity = Identity { incarnation: 8, epoch: 5 };
+
+    fn grant() -> Grant {
+        let identity = Identity { incarnation: 7, epoch: 3 };
+        Grant::new(IdRange::new(21, 10).unwrap(), identity, Bounds::new(1, 30).unwrap())
+    }
+
+    #[test]
+    fn refusal_of_an_identity_names_both_sides() {
+        assert_eq!(
+            replaced(&grant(), KNOWN, None),
+            "the incarnation is 0000000000000007, the claims are for 0000000000000008; fix the URL, restore \
+             the store, or remove NAME through the guard"
+        );
+        assert_eq!(
+            replaced(&grant(), KNOWN, Some("sqlite:/a".into())),
+            "the witness has the claims of sqlite:/a: use a witness for each store, or restore this one"
+        );
+        assert_eq!(
+            behind_reset(&grant(), KNOWN),
+            "the store lost a reset or revoke: it has epoch 3, the claims 5; restore a later backup, or \
+             reset the sequence again"
+        );
+    }
+
+    #[test]
+    fn error_of_an_unused_range_names_its_ids() {
+        let (name, top) = ("orders".parse().unwrap(), 31);
+        for (error, kind, text) in [
+            (
+                claimed_before(&grant(), top),
+                ErrorKind::StoreViolation,
+                "the store granted ids from 21 on, but ids below 31 were already claimed; the \
+                 grant was not used",
+            ),
+            (
+                outdated(&grant()),
+                ErrorKind::Unavailable,
+                "the store granted ids from 21 on, below earlier claims; the grant was not used",
+            ),
+            (
+                all_claimed(&name, &grant(), Refusal::Recreated { top }),
+                ErrorKind::Exhausted,
+                "a removed sequence used all ids up to 30; raise `max`, or if none is in use, run `idmill \
+                 remove NAME --yes --forget`",
+            ),
+            (
+                lost(Error::new(ErrorKind::Unavailable, "no answer")),
+                ErrorKind::UnknownOutcome,
+                "a range was reserved, but its claim is not confirmed; the range is a gap: no answer",
+            ),
+        ] {
+            assert_eq!((error.kind(), idmill_kit::chain(&error).as_str()), (kind, text));
+        }
+        let all = all_claimed(&name, &grant(), Refusal::Claimed { top, went_back: true });
+        assert_eq!(all.to_string(), exhausted(&name, 30).to_string());
+    }
 }

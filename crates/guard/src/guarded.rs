@@ -10,7 +10,9 @@ use super::claim::{Attempt, Refusals};
 use super::witness::{not_read, not_writable, of_the_witness};
 use super::{Ledger, Witness, Write};
 use idmill::SequenceName;
-use idmill::store::{Capabilities, Change, GiveBack, Grant, Reserve, SequenceInfo, Store, StoreFuture};
+use idmill::store::{
+    Capabilities, Change, GiveBack, Grant, Identity, Reserve, SequenceInfo, Store, StoreFuture,
+};
 use idmill::{Error, ErrorKind, Operation, Result};
 use idmill_kit::among;
 
@@ -276,9 +278,14 @@ impl Store for Guarded {
         })
     }
 
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        Box::pin(
-            async move { self.removed(name).await.map_err(|error| error.of(name).during(Operation::Remove)) },
-        )
+    fn remove<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        expected: Option<Identity>,
+    ) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let outcome = self.removed(name, expected).await;
+            outcome.map_err(|error| error.of(name).during(Operation::Remove))
+        })
     }
 }

@@ -100,7 +100,7 @@ impl Witness for StoreWitness {
 mod tests {
     use super::*;
     use crate::Guarded;
-    use idmill::store::{Bounds, MemoryStore, Reserve};
+    use idmill::store::{Bounds, MemoryStore, Records, Reserve};
 
     /// Reports the durability that a witness requires, for tests.
     #[derive(Clone, Debug)]
@@ -186,5 +186,48 @@ mod tests {
     fn nondurable_store_is_rejected_as_a_witness() {
         let error = StoreWitness::new(MemoryStore::new()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    }
+
+    #[tokio::test]
+    async fn ledgers_are_listed_page_by_page() {
+        let other = Durable(MemoryStore::new());
+        let witness = StoreWitness::new(other.clone()).unwrap();
+        let range = idmill::IdRange::new(1, 10).unwrap();
+        let wanted = Ledger::claim(None, Identity::fresh(), range).unwrap();
+        for name in ["a", "b"] {
+            assert!(witness.swap(&SequenceName::new(name).unwrap(), None, &wanted).await.unwrap());
+        }
+        let (mut page, mut names) = (Page::default().limit(1), Vec::new());
+        while let Ok(listed) = witness.list(&page).await {
+            names.extend(listed.ledgers.iter().map(|(name, _)| name.to_string()));
+            let Some(next) = listed.page_after(&page) else { break };
+            page = next;
+        }
+        assert_eq!(names, ["a", "b"]);
+    }
+
+    /// A store with a record that cannot be read.
+    #[derive(Debug)]
+    struct Damaged(Durable);
+
+    impl Store for Damaged {
+        fn list_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
+            Box::pin(async {
+                let mut records = self.0.list_records(page).await?;
+                records.add("broken", Err(ErrorKind::StoreViolation.into()));
+                Ok(records)
+            })
+        }
+
+        idmill::store_calls!(|this| this.0 =>
+            capabilities reserve create inspect list set remove record swap_record);
+    }
+
+    #[tokio::test]
+    async fn unreadable_record_is_listed_as_such() {
+        let witness = StoreWitness::new(Damaged(Durable(MemoryStore::new()))).unwrap();
+        let listed = witness.list(&Page::default()).await.unwrap();
+        let names: Vec<_> = listed.unreadable.iter().map(|unreadable| unreadable.name.as_str()).collect();
+        assert_eq!((names, listed.ledgers.len()), (vec!["broken"], 0));
     }
 }

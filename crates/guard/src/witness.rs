@@ -257,3 +257,49 @@ fn failed(what: &str, error: Error, unknown: ErrorKind) -> Error {
     };
     Error::new(kind, format!("the witness that guards this store {what}: {}", chain(&error)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn same_cursor_again_ends_the_listing() {
+        let cursor = |text: &str| Some(Cursor::new(text));
+        let after = |next, page: &Page| {
+            let listed = Ledgers { next, ..Ledgers::default() };
+            listed.page_after(page).map(|page| (page.prefix, page.limit, page.after))
+        };
+        let first = Page::of("o").limit(7);
+        assert_eq!(after(None, &first), None);
+        assert_eq!(after(cursor("a"), &first), Some(("o".to_owned(), 7, cursor("a"))));
+        let second = first.after(cursor("a"));
+        assert_eq!(after(cursor("a"), &second), None, "the listing would not end");
+        assert_eq!(after(cursor("b"), &second), Some(("o".to_owned(), 7, cursor("b"))));
+    }
+
+    #[test]
+    fn failure_of_the_witness_tells_what_is_certain() {
+        use ErrorKind::{Deadline, Denied, NotFound, StoreViolation, Unavailable, UnknownOutcome, Witness};
+        for (kind, read, written) in [
+            (Unavailable, Unavailable, Unavailable),
+            (UnknownOutcome, Unavailable, UnknownOutcome),
+            (Deadline, Unavailable, UnknownOutcome),
+            (Denied, Witness, Witness),
+            (NotFound, Witness, Witness),
+            (StoreViolation, Witness, Witness),
+        ] {
+            let error = || Error::new(kind, "no").because("a cause");
+            assert_eq!(not_read(error()).kind(), read, "{kind}");
+            assert_eq!(not_writable(error()).kind(), read, "{kind}");
+            assert_eq!(of_the_witness(error()).kind(), written, "{kind}");
+        }
+        let error = || Error::new(Denied, "no").because("a cause");
+        let text = "the witness that guards this store failed: no: a cause";
+        assert_eq!(
+            (not_read(error()).to_string(), of_the_witness(error()).to_string()),
+            (text.into(), text.into())
+        );
+        let text = "the witness that guards this store is not writable: no: a cause";
+        assert_eq!(not_writable(error()).to_string(), text);
+    }
+}

@@ -17,7 +17,7 @@ impl Address {
     /// password. Only the caller can decide whether to show the text.
     pub fn parse(text: &str, default: Option<u16>) -> Option<Self> {
         // Colons inside the brackets do not start a port.
-        let end = text.rfind(']').map_or(0, |bracket| bracket + 1);
+        let end = text.rfind(']').unwrap_or(0);
         let (host, port) = match text[end..].split_once(':') {
             Some((tail, port)) => (&text[..end + tail.len()], digits(port)?),
             None => (text, default?),
@@ -74,6 +74,7 @@ mod tests {
             ("db-1.example_2:1", "db-1.example_2", 1),
             ("10.0.0.7:65535", "10.0.0.7", 65535),
             ("[::1]", "::1", 6379),
+            ("[::]:7", "::", 7),
             ("[fe80::1%eth0]:7", "fe80::1%eth0", 7),
         ] {
             let address = Address::parse(text, Some(6379)).unwrap();

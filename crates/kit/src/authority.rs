@@ -139,7 +139,7 @@ mod tests {
             );
         }
         let error = Authority::parse("u:%ffsecret@a").unwrap_err().to_string();
-        assert!(error.contains("UTF-8") && !error.contains("secret"), "{error}");
+        assert_eq!(error, "connect: percent-encoded bytes in the URL are not UTF-8");
     }
 
     #[test]
@@ -147,7 +147,11 @@ mod tests {
         for (text, login) in
             [("a", Some(None)), ("u:p@a", Some(Some(("u", "p")))), ("u@a", None), (":p@a", None)]
         {
-            assert_eq!(Authority::parse(text).unwrap().login().ok(), login, "{text}");
+            let read = Authority::parse(text).unwrap();
+            let refused = "connect: the user or the password is missing; write `USER:PASSWORD@`, with special characters \
+                           percent-encoded";
+            let expected = login.ok_or_else(|| refused.to_owned());
+            assert_eq!(read.login().map_err(|error| error.to_string()), expected, "{text}");
         }
     }
 
@@ -155,10 +159,15 @@ mod tests {
     fn hosts_have_a_port_or_the_default() {
         let addresses = Authority::of(["a", "b:1", "[::1]"]).addresses(7).unwrap();
         assert_eq!(addresses.iter().map(Address::to_string).collect::<Vec<_>>(), ["a:7", "b:1", "[::1]:7"]);
-        let wrong = [(&[][..], "the host is missing"), (&["a", ""], "HOST:PORT"), (&["a b"], "10.0.0.7:7")];
+        let form = "write `HOST` or `HOST:PORT`, such as `10.0.0.7:7`";
+        let wrong = [
+            (&[][..], "the host is missing; write `HOST` or `HOST:PORT`".to_owned()),
+            (&["a", ""], format!("the host \"\" is invalid; {form}")),
+            (&["a b"], format!("the host \"a b\" is invalid; {form}")),
+        ];
         for (hosts, says) in wrong {
             let error = Authority::of(hosts.iter().copied()).addresses(7).unwrap_err().to_string();
-            assert!(error.contains(says), "{error}");
+            assert_eq!(error, format!("connect: {says}"));
         }
     }
 
@@ -168,6 +177,17 @@ mod tests {
             let mut authority = Authority::of([host]);
             authority.log_in(user, password);
             prop_assert_eq!(Authority::parse(&authority.revealed()).unwrap(), authority);
+        }
+    }
+
+    #[test]
+    fn two_empty_strings_remove_the_login() {
+        for (user, password, printed) in
+            [("u", "p", "u:p@a"), ("u", "", "u:@a"), ("", "p", ":p@a"), ("", "", "a")]
+        {
+            let mut authority = Authority::parse("x:y@a").unwrap();
+            authority.log_in(user, password);
+            assert_eq!(authority.revealed(), printed);
         }
     }
 }

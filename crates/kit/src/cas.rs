@@ -6,8 +6,8 @@ use std::fmt;
 use super::Contention;
 use idmill::SequenceName;
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, StoreFuture,
-    already_exists, not_found,
+    Bounds, Capabilities, Change, GiveBack, Grant, Identity, Listing, Page, Reserve, SequenceInfo,
+    StoreFuture, already_exists, not_found,
 };
 use idmill::{Error, Operation, Result};
 
@@ -33,6 +33,12 @@ pub enum Swapped<V> {
 }
 
 /// Whether a write without a reply may be sent again.
+///
+/// If the second attempt is refused, the first one may have been applied. Then the store reads the sequence.
+/// If it contains the random claim that this write stores, the write was applied: [`Swapped::Done`]. In every
+/// other case the outcome is unknown. Never compare the value instead: another client may have written the
+/// same value, and both would then grant the same range. The conformance trial `rival_in_a_cut` finds this
+/// mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resend {
     /// Safe to send again: the condition can hold only once.
@@ -48,7 +54,9 @@ pub enum Resend {
 ///
 /// The caller may drop any future at any await point. A write in progress may or may not be applied.
 pub trait CompareAndSet: fmt::Debug + Send + Sync {
-    /// A value that differs between any two states of a sequence.
+    /// A value that detects any write since the read. If the store never sends a write again, equal states
+    /// are interchangeable, and the version can be `()`. Otherwise the version must differ between any two
+    /// writes, even of equal states: use a revision of the engine, or a random claim that every write stores.
     type Version: Clone + fmt::Debug + Send + Sync;
 
     /// Returns [`Store::capabilities`](idmill::store::Store::capabilities). Set `gives_back` to `true` if the
@@ -271,8 +279,11 @@ impl<'a, S: CompareAndSet + ?Sized> Swapping<'a, S> {
         })
     }
 
-    pub fn remove(self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
-        let removed = |stored: Option<&SequenceInfo>| Ok((None, stored.is_some()));
+    pub fn remove(self, name: &'a SequenceName, expected: Option<Identity>) -> StoreFuture<'a, Result<bool>> {
+        let removed = move |stored: Option<&SequenceInfo>| {
+            stored.map_or(Ok(()), |stored| stored.check_identity(expected))?;
+            Ok((None, stored.is_some()))
+        };
         named(name, Operation::Remove, change(self.0, name, Write::Swap(Resend::Harmless), removed))
     }
 }
@@ -284,3 +295,6 @@ fn named<'a, T>(
 ) -> StoreFuture<'a, Result<T>> {
     Box::pin(async move { outcome.await.map_err(|error| error.of(name).during(operation)) })
 }
+
+#[cfg(test)]
+mod tests;

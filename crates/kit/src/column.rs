@@ -179,14 +179,21 @@ mod tests {
         assert_eq!(parts("orders.id"), ["orders", "id"]);
         assert_eq!(parts("public.orders.id"), ["public", "orders", "id"]);
         assert_eq!(parts(r#""a.b"."say ""id""""#), ["a.b", r#"say "id""#]);
-        for bad in ["", "orders", "orders.", ".id", r#""orders.id"#, r#""a"b.id"#, r#""".id"#] {
+        for bad in
+            ["", "orders", "orders.", ".id", r#""orders.id"#, r#""a"b.id"#, r#"a."b"c"#, "a.b\0", r#""".id"#]
+        {
             let error = bad.parse::<ColumnPath>().unwrap_err();
             assert!(error.to_string().contains("TABLE.COLUMN"), "{bad}: {error}");
         }
         let quote = |part: &str| format!("<{part}>");
         let path: ColumnPath = "s.t.c".parse().unwrap();
         assert_eq!(path.table_and_column(quote).unwrap(), ("<s>.<t>".to_owned(), "<c>".to_owned()));
-        assert!("a.b.c.d".parse::<ColumnPath>().unwrap().table_and_column(quote).is_err());
+        assert_eq!(path.parts(), ["s", "t", "c"]);
+        let short: ColumnPath = "t.c".parse().unwrap();
+        assert_eq!(short.table_and_column(quote).unwrap(), ("<t>".to_owned(), "<c>".to_owned()));
+        let long = "a.b.c.d".parse::<ColumnPath>().unwrap().table_and_column(quote).unwrap_err().to_string();
+        let form = "write `column=TABLE.COLUMN` or `column=SCHEMA.TABLE.COLUMN`";
+        assert_eq!(long, format!("`a.b.c.d` has too many parts; {form}"));
     }
 
     proptest! {
@@ -195,5 +202,49 @@ mod tests {
             let path = ColumnPath(parts);
             prop_assert_eq!(path.to_string().parse::<ColumnPath>().unwrap(), path);
         }
+    }
+
+    #[test]
+    fn error_names_the_column_and_the_fix() {
+        let path: ColumnPath = "t.c".parse().unwrap();
+        let missing = path.missing("table");
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
+        let message = "there is no table for column=t.c; correct the name and its case";
+        assert_eq!(missing.to_string(), message);
+        let text = path.not_of_integers("text");
+        assert_eq!(text.kind(), ErrorKind::Unsupported);
+        let message = "column=t.c is text, not integer; name the column that holds the ids";
+        assert_eq!(text.to_string(), message);
+        let other = unreadable("redis");
+        let message = "cannot read columns of `redis:`; use SQLite, PostgreSQL, MySQL, MariaDB or MongoDB";
+        assert_eq!((other.kind(), other.to_string().as_str()), (ErrorKind::Unsupported, message));
+    }
+
+    #[test]
+    fn negative_value_counts_only_for_a_sequence_above_2_63() {
+        let half = 1_u128 << 63;
+        for (id, negative, reached, largest) in [
+            (Some(7), None, 0, Some(7)),
+            (Some(0), None, 0, Some(0)),
+            (None, None, 0, None),
+            (Some(-7), None, 0, None),
+            (Some(7), Some(-1), half, Some(7)),
+            (Some(7), Some(-1), half + 1, Some((1 << 64) - 1)),
+            (None, Some(i128::from(i64::MIN)), half + 1, Some(half)),
+            (Some(7), Some(i128::from(i64::MIN) - 1), half + 1, Some(7)),
+            (Some(7), None, half + 1, Some(7)),
+        ] {
+            let column = Largest::new(id, "bigint", None).negative(negative);
+            assert_eq!(column.as_id(reached), largest, "{id:?}, {negative:?}, {reached}");
+        }
+    }
+
+    #[test]
+    fn largest_keeps_what_was_set() {
+        let column =
+            Largest::new(7, "int", 9).negative(-1).hidden_by("RLS".to_owned()).default_value("d".to_owned());
+        assert_eq!((column.id, column.of_type.as_str(), column.holds), (Some(7), "int", Some(9)));
+        assert_eq!((column.negative, column.hidden_by.as_deref()), (Some(-1), Some("RLS")));
+        assert_eq!(column.default.as_deref(), Some("d"));
     }
 }

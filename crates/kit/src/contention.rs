@@ -164,4 +164,50 @@ mod tests {
         assert!(error.to_string().contains("for 30s; use larger steps"), "{error}");
         assert!(std::error::Error::source(&error).is_some());
     }
+
+    #[test]
+    fn policy_has_the_documented_defaults_and_setters() {
+        let Contention { every, least, most, timeout } = Contention::default();
+        assert_eq!((every, least, most), (8, Duration::from_millis(2), Duration::from_millis(100)));
+        assert_eq!(timeout, Duration::from_secs(30));
+        let second = Duration::from_secs(1);
+        let set = Contention::new().every(0).pauses(second, 2 * second).timeout(3 * second);
+        assert_eq!((set.every, set.least, set.most, set.timeout), (1, second, 2 * second, 3 * second));
+        assert_eq!(Contention::new().every(5).every, 5);
+    }
+
+    #[tokio::test]
+    async fn limit_of_the_pauses_doubles_up_to_the_longest() {
+        let limits: Vec<_> =
+            Contention::new().begin().pauses.take(8).map(|limit| limit.as_millis()).collect();
+        assert_eq!(limits, [2, 4, 8, 16, 32, 64, 100, 100]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attempt_at_the_timeout_is_the_last() {
+        let second = Duration::from_secs(1);
+        let mut contest = Contention::new().timeout(second).begin();
+        tokio::time::advance(second).await;
+        contest.lost(None).await.unwrap();
+        tokio::time::advance(Duration::from_millis(1)).await;
+        let over = contest.lost(None).await.unwrap_err();
+        assert_eq!(over.kind(), ErrorKind::Unavailable);
+        let message = "other processes kept changing the sequence for 1s; use larger steps, so that it is written less often";
+        assert_eq!(over.to_string(), message);
+        assert!(std::error::Error::source(&over).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn until_retries_lost_races_and_returns_errors() {
+        let mut attempts = 0;
+        let done = Contention::new().until(|| {
+            attempts += 1;
+            let won = attempts == 20;
+            async move { Ok(won.then_some("done")) }
+        });
+        assert_eq!(done.await.unwrap(), "done");
+        assert_eq!(attempts, 20);
+        let failed = Contention::new().until(|| async { Err::<Option<()>, _>(Error::invalid("bad")) });
+        assert_eq!(failed.await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
 }

@@ -71,4 +71,24 @@ mod tests {
             assert_eq!(asked.kind(Denied), Denied);
         }
     }
+
+    #[test]
+    fn chain_has_each_message_that_adds_information() {
+        let inner = Error::new(ErrorKind::Unavailable, "no route");
+        let middle = Error::new(ErrorKind::Unavailable, "connection failed: no route").because(inner);
+        let outer = Error::new(ErrorKind::Unavailable, "cannot open").because(middle);
+        assert_eq!(causes(&outer).count(), 3);
+        assert_eq!(said(&outer), ["cannot open", "connection failed: no route"]);
+        assert_eq!(chain(&outer), "cannot open: connection failed: no route");
+    }
+
+    #[test]
+    fn advice_follows_the_message() {
+        let advised = |advice: Option<&str>| advised(ErrorKind::Denied, "no access", advice);
+        assert_eq!(
+            (advised(None).kind(), advised(None).to_string()),
+            (ErrorKind::Denied, "no access".to_owned())
+        );
+        assert_eq!(advised(Some("log in")).to_string(), "no access; log in");
+    }
 }

@@ -132,4 +132,19 @@ mod tests {
         let says = |at: usize| granted[at].as_ref().unwrap_err().to_string().contains("none is created");
         assert_eq!((says(0), says(2)), (true, false), "the last request does not ask for a creation");
     }
+
+    #[tokio::test]
+    async fn create_is_rejected_whether_or_not_the_sequence_exists() {
+        let memory = MemoryStore::new();
+        let [known, missing] = ["orders", "odrers"].map(|name| SequenceName::new(name).unwrap());
+        memory.create(&known, Bounds::of::<u64>()).await.unwrap();
+        let store = Existing::of(memory.clone());
+        let exists = store.create(&known, Bounds::of::<u64>()).await.unwrap_err();
+        assert_eq!((exists.kind(), exists.operation()), (ErrorKind::AlreadyExists, Some(Operation::Create)));
+        let absent = store.create(&missing, Bounds::of::<u64>()).await.unwrap_err();
+        let message = "create `odrers`: no such sequence, and none is created on its first use; correct the name, or create \
+                       it first";
+        assert_eq!((absent.kind(), absent.to_string().as_str()), (ErrorKind::NotFound, message));
+        assert_eq!(memory.list_all().await.unwrap().len(), 1);
+    }
 }

@@ -53,3 +53,36 @@ macro_rules! fill {
 
 fill!(Listing of SequenceInfo);
 fill!(Records of String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use idmill::store::{Bounds, SequenceInfo};
+    use idmill::{Error, ErrorKind, SequenceName};
+
+    fn rows(names: &[&str]) -> Vec<(String, Result<SequenceInfo>)> {
+        let info = |name: &str| SequenceInfo::new(SequenceName::new(name).unwrap(), Bounds::of::<u64>());
+        names.iter().map(|name| ((*name).to_owned(), Ok(info(name)))).collect()
+    }
+
+    #[test]
+    fn full_page_continues_after_its_last_row() {
+        for (limit, next) in [(1, Some("b")), (2, Some("b")), (3, None)] {
+            let page = Listing::by_name(&Page::default().limit(limit), rows(&["a", "b"]));
+            assert_eq!(page.next, next.map(Cursor::new), "{limit}");
+            let names: Vec<_> = page.sequences.iter().map(|info| info.name.as_str()).collect();
+            assert_eq!(names, ["a", "b"]);
+        }
+        assert_eq!(Listing::by_name(&Page::default(), rows(&[])).next, None);
+    }
+
+    #[test]
+    fn invalid_row_is_listed_with_its_reason() {
+        let bad = Error::new(ErrorKind::StoreViolation, "has no max");
+        let records = [("a", Ok("text".to_owned())), ("b", Err(bad))];
+        let page = Records::of(Some(Cursor::new("x")), records);
+        assert_eq!(page.next, Some(Cursor::new("x")));
+        assert_eq!(page.records, [(SequenceName::new("a").unwrap(), "text".to_owned())]);
+        assert_eq!((page.unreadable.len(), page.unreadable[0].name.as_str()), (1, "b"));
+    }
+}

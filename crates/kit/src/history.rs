@@ -185,7 +185,10 @@ mod tests {
         {
             let error = text.parse::<Failover>().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{text}");
-            assert!(error.to_string().contains("or `skip:N`"), "{error}");
+            let words = "`refuse` (no ids until the next id is set), `allow` (continues after the recorded ids), or `skip:N` \
+                         (skips N ids once)";
+            let message = format!("connect: failover={text:?} cannot be used: write {words}");
+            assert_eq!(error.to_string(), message);
         }
     }
 
@@ -193,10 +196,11 @@ mod tests {
     fn refusal_names_the_history_and_the_option() {
         let error = Failover::Refuse.adopt(&info(Some(7)), MOVED).unwrap_err();
         assert_eq!((error.kind(), error.sequence()), (ErrorKind::Conflict, Some("orders")));
-        let how = "--next ID` above all ids";
-        for words in ["on cluster 1, not on cluster 2", how, "failover=allow", "skip:N"] {
-            assert!(error.to_string().contains(words), "{error}");
-        }
+        let message = "`orders`: last written on cluster 1, not on cluster 2; run `idmill set NAME --next ID` above all ids, \
+                       or set `failover=allow|skip:N`";
+        assert_eq!(error.to_string(), message);
+        let skips = [Failover::Refuse, Failover::Allow, Failover::Skip(9)].map(Failover::skips);
+        assert_eq!(skips, [0, 0, 9]);
     }
 
     #[test]
@@ -219,8 +223,11 @@ mod tests {
     /// `report` counts the decision; `adopt` counts only a refusal.
     #[test]
     fn failover_decisions_are_counted() {
+        use idmill_testing::log::Log;
         use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+        use tracing::Level;
 
+        let (log, _here) = Log::begin(Level::WARN);
         let recorder = DebuggingRecorder::new();
         let snapshotter = recorder.snapshotter();
         metrics::with_local_recorder(&recorder, || {
@@ -238,8 +245,33 @@ mod tests {
             counted.push((key.key().name().to_owned(), label, value));
         }
         counted.sort_by(|a, b| a.1.cmp(&b.1));
-        let once =
-            |decision: &str, times| (CHANGES.to_owned(), decision.to_owned(), DebugValue::Counter(times));
+        let once = |decision: &str, times| {
+            ("idmill_history_changes_total".to_owned(), decision.to_owned(), DebugValue::Counter(times))
+        };
         assert_eq!(counted, [once("allowed", 1), once("refused", 1), once("skipped", 2)]);
+        let lines: Vec<_> =
+            log.lines().iter().map(|line| (line["level"].clone(), line["fields"].clone())).collect();
+        let ends = [
+            "; nothing is granted",
+            "after the last id stored here",
+            "9 beyond the last id stored here",
+            "1 beyond",
+        ];
+        for ((level, fields), (expected, end)) in
+            lines.iter().zip(["ERROR", "WARN", "WARN", "WARN"].iter().zip(ends))
+        {
+            assert!(level == expected && fields["sequence"] == "orders", "{level} {fields}");
+            assert!(fields["message"].as_str().unwrap().contains(end), "{fields}");
+        }
+        assert_eq!(lines.len(), 4, "{lines:?}");
+    }
+
+    #[test]
+    fn only_a_new_next_id_decides_about_the_history() {
+        let mut kept = Change::new().next(7);
+        assert!(decides(&kept));
+        kept.keep_history = true;
+        assert!(!decides(&kept));
+        assert!(!decides(&Change::new()) && !decides(&Change::new().max(7)));
     }
 }

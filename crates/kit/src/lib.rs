@@ -18,6 +18,7 @@
 //! - [`secrets`]: removes passwords and other secrets from URLs.
 //! - [`Mode`]: read-only, read-write, or create: `mode=ro|rw|rwc`.
 //! - [`SharedConnection`]: one connection for all callers, and one attempt at a time to open it.
+//! - [`visible`]: escapes invisible characters of names; [`is_invisible`].
 //! - [`witness_beside`]: the name of the records table; [`never_made`]: the error if it is missing.
 //! - [`store_calls!`](idmill::store_calls): forwards the calls of [`Store`](idmill::store::Store) to methods
 //!   of another type.
@@ -50,6 +51,7 @@ pub mod secrets;
 mod shared;
 mod target;
 mod transaction;
+mod visible;
 mod witness;
 
 pub use address::Address;
@@ -70,6 +72,7 @@ pub use scheme::{CONNECT_TIMEOUT, Read, Scheme, connect, open};
 pub use shared::SharedConnection;
 pub use target::{Target, WindowTarget, WindowView};
 pub use transaction::{must_fit, typed};
+pub use visible::{is_invisible, visible};
 pub use witness::{never_made, witness_beside};
 
 #[doc(hidden)] // for the macros

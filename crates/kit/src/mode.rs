@@ -21,13 +21,9 @@ idmill::string_enum! {
     }
 }
 
-/// Advice for a table that is missing when the store is opened.
-pub const NEVER_MADE: &str =
-    "correct its name or restore it; for a new store, `mode=rwc` (`Mode::Create`) creates it";
-
-/// Advice for a table that disappears while the store is open.
-pub const GONE: &str = "restore it; `mode=rwc` (`Mode::Create`) would create an empty table, which hands \
-                        out ids that are already in use";
+/// Advice for a table that is missing, when a store is opened or later.
+pub const MISSING_TABLE: &str = "a store with `mode=rwc` (`Mode::Create`) creates it; correct its name or \
+                                 restore it if it existed, or ids repeat";
 
 impl Word for Mode {
     const WORDS: &'static [(Self, &'static str, &'static str)] = &[
@@ -71,5 +67,41 @@ impl serde::Serialize for Mode {
 impl<'de> serde::Deserialize<'de> for Mode {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         std::borrow::Cow::<str>::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_read_only_mode_rejects_writes() {
+        Mode::ReadWrite.must_write().unwrap();
+        Mode::Create.must_write().unwrap();
+        let denied = Mode::ReadOnly.must_write().unwrap_err();
+        let message = "the store is read-only (`mode=ro`); open it with `mode=rw` (`Mode::ReadWrite`)";
+        assert_eq!((denied.kind(), denied.to_string().as_str()), (ErrorKind::Denied, message));
+    }
+
+    #[test]
+    fn existing_mode_keeps_all_but_the_creation() {
+        let existing = [Mode::ReadOnly, Mode::ReadWrite, Mode::Create].map(Mode::existing);
+        assert_eq!(existing, [Mode::ReadOnly, Mode::ReadWrite, Mode::ReadWrite]);
+        assert_eq!(Mode::default(), Mode::Create);
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn mode_is_serialized_as_its_word() {
+        use serde::Deserialize as _;
+        use serde::de::IntoDeserializer as _;
+        use serde::de::value::{Error, StrDeserializer};
+
+        for (mode, word) in [(Mode::ReadOnly, "ro"), (Mode::ReadWrite, "rw"), (Mode::Create, "rwc")] {
+            let text: StrDeserializer<'_, Error> = word.into_deserializer();
+            assert_eq!((Mode::deserialize(text).unwrap(), mode.to_string().as_str()), (mode, word));
+        }
+        let text: StrDeserializer<'_, Error> = "rx".into_deserializer();
+        assert!(Mode::deserialize(text).unwrap_err().to_string().contains("ro, rw, rwc"));
     }
 }

@@ -90,4 +90,22 @@ mod tests {
         }
         assert_eq!(bytes(&Cursor::new("xyz")).unwrap_err().kind(), ErrorKind::InvalidInput);
     }
+
+    #[test]
+    fn page_without_a_limit_has_one_row() {
+        for (set, limit, rows) in [(0, 1, 1), (1, 1, 1), (7, 7, 7), (usize::MAX, i32::MAX, usize::MAX)] {
+            let page = Page::default().limit(set);
+            assert_eq!(super::limit(&page), limit);
+            assert!(is_full(&page, rows) && !is_full(&page, rows - 1), "{set}");
+        }
+        assert!(is_full(&Page::default().limit(7), 8));
+    }
+
+    #[test]
+    fn cursor_of_another_store_is_named() {
+        let error = bytes(&Cursor::new("xyz")).unwrap_err();
+        let message = format!("list: the cursor {:?} is not from a page of this store", Cursor::new("xyz"));
+        assert_eq!(error.to_string(), message);
+        assert_eq!(cursor(&[0, 10, 255]), Cursor::new("000aff"));
+    }
 }

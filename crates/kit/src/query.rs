@@ -266,4 +266,68 @@ mod tests {
             prop_assert_eq!(&read[0].1, &text);
         }
     }
+
+    #[test]
+    fn scheme_has_two_characters_or_more() {
+        for (url, parts) in [
+            ("SQLite:ids.db", Some(("sqlite", "ids.db"))),
+            ("mongodb+srv://h", Some(("mongodb+srv", "//h"))),
+            ("a-1.b:x:y", Some(("a-1.b", "x:y"))),
+            ("ab:", Some(("ab", ""))),
+            ("C:\\ids.db", None),
+            ("1a:x", None),
+            (":x", None),
+            ("a b:x", None),
+            ("ids.db", None),
+        ] {
+            let parts = parts.map(|(scheme, rest)| (scheme.to_owned(), rest));
+            assert_eq!(split_scheme(url), parts, "{url}");
+        }
+    }
+
+    #[test]
+    fn url_is_split_into_scheme_place_and_query() {
+        let schemes = ["toy", "toys"];
+        let parts = path(" TOY:a/b?x=1?y ", &schemes, "toy:PATH").unwrap();
+        assert_eq!(parts, ("toy".to_owned(), "a/b", "x=1?y"));
+        assert_eq!(path("toys:a", &schemes, "toy:PATH").unwrap(), ("toys".to_owned(), "a", ""));
+        let parts = hosts("toy://u:p@a,b:1/db?x=1", &schemes, "toy://HOST").unwrap();
+        assert_eq!(parts, ("toy".to_owned(), "u:p@a,b:1/db", "x=1"));
+        for (error, message) in [
+            (
+                path("tyo:a", &schemes, "toy:PATH"),
+                "the URL of this store must begin with `toy:` or `toys:`: write `toy:PATH`",
+            ),
+            (
+                hosts("x", &schemes[..1], "toy://HOST"),
+                "the URL of this store must begin with `toy://`: write `toy://HOST`",
+            ),
+            (hosts("toy:h", &schemes, "toy://HOST"), "two slashes must follow `toy:`, as in `toy://HOST`"),
+            (hosts("toy://h:x", &schemes, "toy://HOST"), PORT),
+        ] {
+            assert_eq!(error.unwrap_err().to_string(), format!("connect: {message}"));
+        }
+        assert_eq!(after("toy", " toy:x ").unwrap(), "x");
+        let other = after("toy", "toys:u:p@h").unwrap_err().to_string();
+        assert_eq!(other, "connect: \"***@h\" does not begin with `toy:`");
+    }
+
+    const PORT: &str =
+        "the port is not a number; percent-encode special characters in `USER:PASSWORD@HOST:PORT`";
+
+    #[test]
+    fn part_of_a_url_is_encoded_and_decoded() {
+        assert_eq!(encoded("a_b-c.d~e/f:g@h ü"), "a_b-c.d~e%2Ff%3Ag%40h%20%C3%BC");
+        assert_eq!(decoded("a%2Fb+c%C3%BC").unwrap(), "a/b+cü");
+        let invalid = decoded("%ff").unwrap_err().to_string();
+        assert_eq!(invalid, "connect: percent-encoded bytes in the URL are not UTF-8");
+    }
+
+    #[test]
+    fn duration_up_to_u64_nanoseconds_is_accepted() {
+        let longest = Duration::from_nanos(u64::MAX);
+        assert_eq!(parse_duration("18446744073709551615ns"), Some(longest));
+        assert_eq!(parse_duration("18446744073709551616ns"), None);
+        assert_eq!(parse_duration("7us"), Some(Duration::from_micros(7)));
+    }
 }

@@ -138,10 +138,11 @@ async fn again(store: &dyn Store, seen: &SequenceInfo, refused: Error) -> Result
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
     use proptest::prelude::*;
 
     use super::*;
-    use idmill::store::{Bounds, MemoryStore, StoreFuture};
+    use idmill::store::{Bounds, Grant, MemoryStore, StoreFuture};
     use idmill_testing::faulty::{Fault, FaultyStore};
 
     async fn sequence(store: &MemoryStore, start: u64, max: u64) -> SequenceInfo {
@@ -165,7 +166,7 @@ mod tests {
     async fn replaced_sequence_is_not_raised() {
         let store = MemoryStore::new();
         let seen = sequence(&store, 1, 100).await;
-        store.remove(&seen.name).await.unwrap();
+        store.remove(&seen.name, None).await.unwrap();
         assert_eq!(raise(&store, &seen, 50).await.unwrap_err().kind(), ErrorKind::NotFound);
         let other = sequence(&store, 1, 100).await;
         assert_eq!(raise(&store, &seen, 50).await.unwrap_err().kind(), ErrorKind::Conflict);
@@ -208,6 +209,107 @@ mod tests {
         let store = FaultyStore::new();
         store.push_fault(Fault::LostReply);
         assert_eq!(create_at(&store, &name, bounds, 50).await.unwrap().next, Some(50));
+    }
+
+    #[tokio::test]
+    async fn raise_gives_up_after_sixteen_conflicts() {
+        let store = Refusing { set: Some(ErrorKind::Conflict), ..Refusing::default() };
+        let seen = sequence(&store.inner, 1, 100).await;
+        let error = raise(&store, &seen, 50).await.unwrap_err();
+        let message = "set `s`: other processes changed the sequence in every attempt; try again";
+        assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Unavailable, message));
+        assert_eq!(store.changes().len(), 16);
+    }
+
+    /// A change that does not keep the history would permit reserves that only a person may permit.
+    #[tokio::test]
+    async fn raise_keeps_the_history_and_expects_the_identity() {
+        for (max, to, next, reserves) in [
+            (100, 50, 50, 0),
+            (100, 101, 101, 0),
+            (u64::MAX, u128::from(u64::MAX), u64::MAX, 0),
+            (u64::MAX, 1 << 64, u64::MAX, 1),
+        ] {
+            let store = Refusing::default();
+            let seen = sequence(&store.inner, 1, max).await;
+            assert_eq!(raise(&store, &seen, to).await.unwrap().reached(), to);
+            let mut change = Change::new().next(next).expect(seen.identity);
+            change.keep_history = true;
+            assert_eq!((store.changes(), store.inner.reserves()), (vec![change], reserves), "{max}, {to}");
+        }
+    }
+
+    #[tokio::test]
+    async fn other_errors_are_returned_at_once() {
+        let store = Refusing { set: Some(ErrorKind::Denied), ..Refusing::default() };
+        let seen = sequence(&store.inner, 1, 100).await;
+        assert_eq!(raise(&store, &seen, 50).await.unwrap_err().kind(), ErrorKind::Denied);
+        assert_eq!(store.changes().len(), 1);
+        let beyond = raise(&store, &seen, 102).await.unwrap_err().to_string();
+        assert_eq!(beyond, "set `s`: 102 is above max 100; raise max first");
+        let raised = raise(&store.inner, &seen, 60).await.unwrap();
+        assert_eq!(raise(&store, &raised, 60).await.unwrap(), raised, "there is nothing to do");
+        assert_eq!(store.changes().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn create_at_of_a_store_without_reserves_sets_the_next_id() {
+        let store = Refusing { reserve: Some(ErrorKind::Denied), ..Refusing::default() };
+        let created =
+            create_at(&store, &"s".parse().unwrap(), Bounds::new(1, 100).unwrap(), 50).await.unwrap();
+        assert_eq!((created.next, store.changes().len()), (Some(50), 1));
+    }
+
+    #[tokio::test]
+    async fn create_at_reads_the_sequence_after_an_error() {
+        let (name, bounds) = ("s".parse().unwrap(), Bounds::new(1, 100).unwrap());
+        let store = Refusing { reserve: Some(ErrorKind::Unavailable), ..Refusing::default() };
+        let error = create_at(&store, &name, bounds, 50).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "nothing was created");
+        assert_eq!(store.inner.inspect(&name).await.unwrap(), None);
+        sequence(&store.inner, 1, 90).await;
+        let error = create_at(&store, &name, bounds, 50).await.unwrap_err();
+        assert_eq!((error.kind(), error.operation()), (ErrorKind::AlreadyExists, Some(Operation::Create)));
+        assert_eq!(create_at(&store, &name, Bounds::new(1, 90).unwrap(), 50).await.unwrap().next, Some(50));
+    }
+
+    /// Fails each reserve or each set with an error of this kind.
+    #[derive(Debug, Default)]
+    struct Refusing {
+        inner: MemoryStore,
+        reserve: Option<ErrorKind>,
+        set: Option<ErrorKind>,
+        changes: Mutex<Vec<Change>>,
+    }
+
+    impl Refusing {
+        /// Returns the change of each `set`.
+        fn changes(&self) -> Vec<Change> {
+            self.changes.lock().clone()
+        }
+    }
+
+    impl Store for Refusing {
+        idmill::store_calls!(|this| this.inner => capabilities give_back create inspect list remove);
+
+        fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+            match self.reserve {
+                Some(kind) => Box::pin(async move { Err(kind.into()) }),
+                None => self.inner.reserve(request),
+            }
+        }
+
+        fn set<'a>(
+            &'a self,
+            name: &'a SequenceName,
+            change: Change,
+        ) -> StoreFuture<'a, Result<SequenceInfo>> {
+            self.changes.lock().push(change);
+            match self.set {
+                Some(kind) => Box::pin(async move { Err(kind.into()) }),
+                None => self.inner.set(name, change),
+            }
+        }
     }
 
     /// Allows reserves and reads, but neither `create` nor `set`.

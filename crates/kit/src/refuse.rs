@@ -10,3 +10,16 @@ use idmill::{Error, Operation};
 pub fn refuse(message: impl Into<Cow<'static, str>>) -> Error {
     Error::invalid(message).during(Operation::Connect)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use idmill::ErrorKind;
+
+    #[test]
+    fn unusable_url_is_invalid_input_while_connecting() {
+        let error = refuse("the URL is empty");
+        assert_eq!((error.kind(), error.operation()), (ErrorKind::InvalidInput, Some(Operation::Connect)));
+        assert_eq!(error.to_string(), "connect: the URL is empty");
+    }
+}

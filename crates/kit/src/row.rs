@@ -108,26 +108,38 @@ mod tests {
     fn numbers_that_cannot_be_are_named() {
         assert_eq!(GOOD.of(name()).unwrap().next, Some(15));
         for (bad, fault) in [
-            (Numbers { next: Some(9), ..GOOD }, "next 9 outside"),
-            (Numbers { next: Some(21), ..GOOD }, "next 21 outside"),
-            (Numbers { max: 9, ..GOOD }, "bounds 10..=9"),
-            (Numbers { start: -1, ..GOOD }, "bounds -1..=20"),
-            (Numbers { max: 1 << 64, ..GOOD }, "invalid bounds"),
-            (Numbers { incarnation: 0, ..GOOD }, "incarnation 0"),
-            (Numbers { epoch: -1, ..GOOD }, "epoch -1"),
+            (Numbers { next: Some(9), ..GOOD }, "has next 9 outside its bounds 10..=20"),
+            (Numbers { next: Some(21), ..GOOD }, "has next 21 outside its bounds 10..=20"),
+            (Numbers { max: 9, ..GOOD }, "has invalid bounds 10..=9"),
+            (Numbers { start: -1, ..GOOD }, "has invalid bounds -1..=20"),
+            (Numbers { max: 1 << 64, ..GOOD }, "has invalid bounds 10..=18446744073709551616"),
+            (Numbers { incarnation: 0, ..GOOD }, "has an invalid incarnation 0 or epoch 0"),
+            (
+                Numbers { incarnation: 1 << 64, ..GOOD },
+                "has an invalid incarnation 18446744073709551616 or epoch 0",
+            ),
+            (Numbers { epoch: -1, ..GOOD }, "has an invalid incarnation 7 or epoch -1"),
         ] {
             let error = bad.of(name()).unwrap_err().of("the row");
             assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
-            assert!(error.to_string().contains(fault), "{error}");
+            assert_eq!(error.to_string(), format!("the row {fault}; nothing is reserved from it"));
         }
-        assert_eq!(Fault::Format.of("the row").kind(), ErrorKind::Unsupported);
+        let later = Fault::Format.of("the row");
+        let message =
+            "the row is in another format, perhaps from a later version; nothing is reserved from it";
+        assert_eq!((later.kind(), later.to_string().as_str()), (ErrorKind::Unsupported, message));
+        let wrong = Fault::from("has no name").error("the row", "nothing was changed").to_string();
+        assert_eq!(wrong, "the row has no name; nothing was changed");
     }
 
     #[test]
     fn next_above_max_means_exhausted() {
         let past = Numbers { next: Some(21), ..GOOD };
         assert_eq!(past.or_used_up(name()).unwrap().next, None);
-        assert!(Numbers { next: Some(22), ..GOOD }.or_used_up(name()).is_err());
+        assert_eq!(GOOD.or_used_up(name()).unwrap().next, Some(15));
+        assert_eq!(Numbers { next: Some(20), ..GOOD }.or_used_up(name()).unwrap().next, Some(20));
+        let beyond = Numbers { next: Some(22), ..GOOD }.or_used_up(name()).unwrap_err();
+        assert_eq!(beyond, Fault::Wrong("has next 22 outside its bounds 10..=20".to_owned()));
         let largest = Numbers { next: Some(1 << 64), max: u64::MAX.into(), ..GOOD };
         assert_eq!(largest.or_used_up(name()).unwrap().reached(), 1 << 64);
     }

@@ -195,3 +195,104 @@ impl Scheme {
         (self.reader)()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use idmill::store::MemoryStore;
+
+    /// A store that opens at once, or never if its place is `stuck`.
+    #[derive(Clone, Debug)]
+    struct Toy(String);
+
+    impl FromStr for Toy {
+        type Err = Error;
+
+        fn from_str(url: &str) -> Result<Self> {
+            let place = url.strip_prefix("toy:").ok_or_else(|| Error::invalid(format!("no toy: {url}")))?;
+            Ok(Self(place.to_owned()))
+        }
+    }
+
+    impl fmt::Display for Toy {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "toy:{}", self.0)
+        }
+    }
+
+    impl Target for Toy {
+        crate::target!(|toy| "toy" => open_toy);
+
+        fn is_remote(&self) -> bool {
+            self.0.starts_with("stuck")
+        }
+    }
+
+    async fn open_toy(toy: Toy) -> Result<MemoryStore> {
+        if toy.is_remote() { std::future::pending().await } else { Ok(MemoryStore::new()) }
+    }
+
+    impl WindowTarget for Toy {
+        fn before(&self, store: Arc<dyn Store>) -> Result<Arc<dyn Store>> {
+            Ok(store)
+        }
+    }
+
+    #[test]
+    fn scheme_returns_what_it_was_created_with() {
+        let (store, window) =
+            (Scheme::store::<Toy>("toy", "toy:PATH"), Scheme::window::<Toy>("toy", "toy://HOST"));
+        let (missing, missing_window) = (
+            Scheme::missing("toy", "toy:PATH", "add it"),
+            Scheme::missing_window("toy", "toy://HOST", "add it"),
+        );
+        for (scheme, example, is_window, remedy) in [
+            (store, "toy:PATH", false, None),
+            (window, "toy://HOST", true, None),
+            (missing, "toy:PATH", false, Some("add it")),
+            (missing_window, "toy://HOST", true, Some("add it")),
+            (store.alias("joy"), "", false, None),
+        ] {
+            assert_eq!((scheme.example(), scheme.is_window(), scheme.remedy()), (example, is_window, remedy));
+            let has_reader = (scheme.store_reader().is_some(), scheme.window_reader().is_some());
+            assert_eq!(has_reader, (remedy.is_none() && !is_window, remedy.is_none() && is_window));
+            let reader = if remedy.is_none() { TypeId::of::<Toy>() } else { TypeId::of::<()>() };
+            assert_eq!(scheme.reader_type(), reader);
+        }
+        assert_eq!((store.name(), store.alias("joy").name()), ("toy", "joy"));
+        assert_eq!(store.store_reader().unwrap()("toy:x").unwrap().to_string(), "toy:x");
+        assert_eq!(window.window_reader().unwrap()("toy:x").unwrap().to_string(), "toy:x");
+        assert!(store.store_reader().unwrap()("x").is_err_and(|error| error.to_string() == "no toy: x"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connect_waits_thirty_seconds_for_a_remote_store() {
+        assert_eq!(CONNECT_TIMEOUT, Duration::from_secs(30));
+        let ids = connect::<Toy>(" TOY:x ").await.unwrap();
+        assert_eq!(ids.sequence::<u64>("s").await.unwrap().next().await.unwrap(), 1);
+        let begun = tokio::time::Instant::now();
+        let stuck = connect::<Toy>("toy:stuck").await.unwrap_err();
+        let message = "connect: cannot open toy:stuck within 30s: the server is unreachable or does not answer; check the host \
+                       and port, or allow more time";
+        assert_eq!((stuck.kind(), stuck.to_string().as_str()), (ErrorKind::Unavailable, message));
+        assert_eq!(begun.elapsed(), Duration::from_secs(30));
+        for (url, says) in [("joy:x", "no toy: joy:x"), ("x", "no toy: x")] {
+            let other = connect::<Toy>(url).await.unwrap_err().to_string();
+            assert_eq!(other, format!("connect: {says}"));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn file_that_does_not_open_in_time_is_not_unreachable() {
+        let never = || Box::pin(std::future::pending());
+        let held = open(&"toy:file", false, Some(Duration::from_secs(2)), never()).await.unwrap_err();
+        let message = "connect: cannot open toy:file within 2s: another process holds the file, or its disk does not answer; \
+                       stop that process, or allow more time";
+        assert_eq!((held.kind(), held.to_string().as_str()), (ErrorKind::Unavailable, message));
+        let failing = || Box::pin(async { Err(Error::invalid("bad")) });
+        for limit in [None, Some(Duration::from_secs(2))] {
+            let failed = open(&"toy:x", true, limit, failing()).await.unwrap_err();
+            assert_eq!(failed.to_string(), "connect: bad", "{limit:?}");
+        }
+    }
+}

@@ -61,8 +61,16 @@ pub fn check_login(rest: &str) -> Result<()> {
 /// name of a secret.
 pub fn redacted(text: &str) -> String {
     let Some(end) = text.rfind('@') else { return without_secrets(&without_ports(text)) };
-    let begin = text[..end].find("//").map_or(0, |slashes| slashes + 2);
+    // A password can contain slashes too, so only a scheme before the slashes is shown.
+    let slashes = text[..end].find("//").filter(|slashes| is_scheme(&text[..*slashes]));
+    let begin = slashes.map_or(0, |slashes| slashes + 2);
     without_secrets(&format!("{}{HIDDEN}{}", &text[..begin], &text[end..]))
+}
+
+/// Returns whether `text` is a scheme, with or without its colon.
+fn is_scheme(text: &str) -> bool {
+    let name = text.strip_suffix(':').unwrap_or(text);
+    name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
 }
 
 /// Hides text in the position of a port that is not a number.
@@ -136,6 +144,18 @@ mod tests {
             ("app:hun@ter/2@db", "***@db"),
             ("redis://app:hunter2/0", "redis://app:***/0"),
             ("redis://h:6379/0", "redis://h:6379/0"),
+            ("redis://h:6379x?a", "redis://h:***?a"),
+            ("redis://[::1]:x/0", "redis://[::1]:x/0"),
+            ("x//h:/0", "x//h:/0"),
+            ("app:hun//ter2@db", "***@db"),
+            ("hun@ter//2@db", "***@db"),
+            ("mongodb+srv://app:hun//ter2@db", "mongodb+srv://***@db"),
+            ("x-api.key_id=1 y=2", "x-api.key_id=*** y=2"),
+            ("token=a\"b c", "token=*** c"),
+            ("token=\"a' b\" c", "token=*** c"),
+            ("token=\"a\\\\\" c", "token=*** c"),
+            ("monkeys/x=1", "monkeys/x=1"),
+            ("pwd=", "pwd=***"),
             ("host=db password=hunter2 user=app", "host=db password=*** user=app"),
             ("password = 'hun \\' ter2' user=app", "password =*** user=app"),
             ("password='hunter2", "password=***"),
@@ -143,6 +163,60 @@ mod tests {
             ("h?sslpassword=a&x=y&token=b", "h?sslpassword=***&x=y&token=***"),
         ] {
             assert_eq!(redacted(text), shown);
+        }
+    }
+
+    #[test]
+    fn surrounding_space_and_quotes_are_removed() {
+        for (given, url) in [
+            ("toy:x", "toy:x"),
+            ("\u{feff} \"toy:x\"\r\n", "toy:x"),
+            ("' toy:x '", "toy:x"),
+            ("toy:'x'", "toy:'x'"),
+            ("toy:x\"", "toy:x\""),
+            ("", ""),
+        ] {
+            assert_eq!(trimmed(given).unwrap(), url, "{given:?}");
+        }
+        let inside =
+            "the URL contains a control character, such as a line break; remove it, or percent-encode it";
+        for (given, says) in [
+            ("\"toy:x", "the URL begins with an unmatched quote; remove it"),
+            ("'toy:x\"", "the URL begins with an unmatched quote; remove it"),
+            ("toy:\nx", inside),
+        ] {
+            assert_eq!(trimmed(given).unwrap_err().to_string(), format!("connect: {says}"), "{given:?}");
+        }
+    }
+
+    #[test]
+    fn login_that_would_be_read_as_another_part_is_rejected() {
+        for rest in ["//h", "h", "//u:p@h:1,[::1]:2/db?x=1", "//u:p@[::1]", "//h:/db", "//h/a:b"] {
+            check_login(rest).unwrap();
+        }
+        let at = "the URL has an unexpected `@`; write it as %40; in the user and password, write `/` as %2F, `?` as %3F and \
+                  `:` as %3A";
+        let port = "the port is not a number; percent-encode special characters in `USER:PASSWORD@HOST:PORT`";
+        for (rest, says) in [
+            ("//u:a/b@h", at),
+            ("//u:a?b@h", at),
+            ("//u:a@b@h", at),
+            ("//u:secret", port),
+            ("//u:a:1@h:x", port),
+            ("//a:1,b:x", port),
+            ("//[::1]:x", port),
+        ] {
+            assert_eq!(check_login(rest).unwrap_err().to_string(), format!("connect: {says}"), "{rest}");
+        }
+    }
+
+    #[test]
+    fn connection_string_is_known_by_its_first_name() {
+        for text in ["host=h", " Host = h", "User Id=x", "data source=x", "password=x", "api-key=x"] {
+            assert!(is_connection_string(text), "{text}");
+        }
+        for text in ["ids.db", "", "=x", "table=t", "hosts=h"] {
+            assert!(!is_connection_string(text), "{text}");
         }
     }
 }

@@ -150,4 +150,27 @@ mod tests {
         shared.discard(&second);
         assert_eq!(shared.get(), None);
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn error_tells_whether_the_attempt_failed_or_is_slow() {
+        let shared = SharedConnection::default();
+        let slow = shared.open(Instant::now() + LONG / 2, |_| true, silent).await.unwrap_err();
+        let message = "the connection was not established within the call's timeout";
+        assert_eq!((slow.kind(), slow.to_string().as_str()), (ErrorKind::Unavailable, message));
+        assert_eq!(shared.get(), None, "the attempt has not ended");
+        let failed = shared.open(Instant::now() + LONG, |_| true, silent).await.unwrap_err();
+        assert_eq!(failed.to_string(), "silent");
+        assert_eq!(shared.get(), None, "the attempt has failed");
+        // An attempt that failed is not joined, and neither is one whose task has panicked.
+        let panicking = || async { panic!("a bug in the driver") };
+        let cancelled = shared.open(Instant::now() + LONG, |_| true, panicking).await.unwrap_err();
+        let message = "the attempt to connect was cancelled";
+        assert_eq!((cancelled.kind(), cancelled.to_string().as_str()), (ErrorKind::Unavailable, message));
+        assert_eq!(*shared.open(Instant::now() + LONG, |_| true, || async { Ok(3) }).await.unwrap(), 3);
+        let first = shared.get().unwrap();
+        let joined = shared.open(Instant::now() + LONG, |_| true, || async { Ok(4) }).await.unwrap();
+        assert!(Arc::ptr_eq(&first, &joined), "a usable connection is kept");
+        shared.discard(&Arc::new(3));
+        assert!(shared.get().is_some(), "an equal connection is not the same");
+    }
 }

@@ -152,3 +152,48 @@ pub trait WindowView: fmt::Debug + Send + Sync {
     /// retry cannot help.
     fn end<'a>(&'a self, sequence: &'a SequenceInfo) -> StoreFuture<'a, Result<Option<u128>>>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use idmill::ErrorKind;
+    use idmill::store::MemoryStore;
+
+    /// A store and a window with only the required methods.
+    #[derive(Clone, Debug)]
+    struct Plain;
+
+    impl fmt::Display for Plain {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("plain:")
+        }
+    }
+
+    impl Target for Plain {
+        crate::target!(|plain| "plain" => open);
+    }
+
+    async fn open(_: Plain) -> Result<MemoryStore> {
+        Ok(MemoryStore::new())
+    }
+
+    impl WindowTarget for Plain {
+        fn before(&self, store: Arc<dyn Store>) -> Result<Arc<dyn Store>> {
+            Ok(store)
+        }
+    }
+
+    #[tokio::test]
+    async fn optional_methods_have_their_documented_defaults() {
+        assert_eq!((Plain.scheme(), Plain.file(), Plain.is_remote()), ("plain", None, true));
+        assert_eq!((Plain.ddl().unwrap(), Plain.witness_ddl().unwrap()), (None, None));
+        assert_eq!(Plain.lookalikes().await.unwrap(), None);
+        assert!(Plain.refused().await.unwrap().is_empty());
+        assert!(Plain.view().unwrap().is_none());
+        let column = Plain.largest(&"t.c".parse().unwrap()).await.unwrap_err();
+        let message = "cannot read columns of `plain:`; use SQLite, PostgreSQL, MySQL, MariaDB or MongoDB";
+        assert_eq!((column.kind(), column.to_string().as_str()), (ErrorKind::Unsupported, message));
+        assert_eq!(Plain.existing().to_string(), "plain:");
+        assert_eq!(Plain.connect().await.unwrap().list_all().await.unwrap(), []);
+    }
+}

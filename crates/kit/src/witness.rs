@@ -52,6 +52,7 @@ mod tests {
         assert_eq!(names[..3], ["idmill_witness", "idmill_sequences_witness", "t_witness"]);
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), tables.len(), "{names:?}");
         assert_eq!(names[5], "Idmill_witness");
+        assert_eq!(witness_beside("orders", 63).unwrap(), "orders_witness", "as long as `idmill`");
     }
 
     #[test]
@@ -59,6 +60,15 @@ mod tests {
         assert_eq!(witness_beside(&"t".repeat(55), 63).unwrap().len(), 63);
         let error = witness_beside(&"t".repeat(56), 63).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
-        assert!(error.to_string().contains("at most 55"), "{error}");
+        let table = "t".repeat(56);
+        let message = format!(
+            "connect: the records table `{table}_witness` of `{table}` has a name longer than 63; use a table name of at \
+             most 55 characters"
+        );
+        assert_eq!(error.to_string(), message);
+        let missing = never_made("t", "DDL");
+        let message = "there is no table t for records; restore it, or for a new witness use `mode=rwc` (`Mode::Create`) or \
+                       run DDL";
+        assert_eq!((missing.kind(), missing.to_string().as_str()), (ErrorKind::NotFound, message));
     }
 }

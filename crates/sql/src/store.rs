@@ -6,8 +6,8 @@ use std::fmt;
 use std::future::ready;
 
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Store,
-    StoreFuture,
+    Bounds, Capabilities, Change, GiveBack, Grant, Identity, Listing, Page, Records, Reserve, SequenceInfo,
+    Store, StoreFuture,
 };
 use idmill::{Operation, Result, SequenceName};
 
@@ -40,11 +40,6 @@ impl<P, D> SqlStore<P, D> {
     /// Creates a store over a table that has been checked.
     pub fn new(pool: P, calls: D) -> Self {
         Self { pool, calls }
-    }
-
-    /// Returns the pool.
-    pub fn pool_mut(&mut self) -> &mut P {
-        &mut self.pool
     }
 }
 
@@ -98,7 +93,7 @@ calls! {
     Read try_inspect: inspect(name: &SequenceName) -> Option<SequenceInfo>;
     Read try_list: list(page: &Page) -> Listing;
     Write try_set: set(name: &SequenceName, change: Change) -> SequenceInfo;
-    Write try_remove: remove(name: &SequenceName) -> bool;
+    Write try_remove: remove(name: &SequenceName, expected: Option<Identity>) -> bool;
     Read try_server: server() -> Option<String>;
 }
 

@@ -76,3 +76,33 @@ fn failed(error: io::Error, Advice { without, certificate }: Advice) -> Error {
     };
     Error::new(kind, format!("the TLS handshake with the server failed: {error}{remedy}")).because(error)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::{AlertDescription, CertificateError, InvalidMessage};
+
+    fn expect(cause: Tls, certificate: Option<&'static str>, kind: ErrorKind, remedy: &str) {
+        let shown = cause.to_string();
+        let advice = Advice { without: "toy://", certificate };
+        let error = failed(io::Error::new(io::ErrorKind::InvalidData, cause), advice);
+        let message = format!("the TLS handshake with the server failed: {shown}{remedy}");
+        assert_eq!((error.kind(), error.to_string()), (kind, message));
+        assert_eq!(std::error::Error::source(&error).unwrap().to_string(), shown);
+    }
+
+    #[test]
+    fn failed_handshake_has_the_remedy_for_its_cause() {
+        let ca =
+            "; set `ca=FILE` to the CA certificate, and check that the server's certificate is for this host";
+        let (denied, unavailable) = (ErrorKind::Denied, ErrorKind::Unavailable);
+        expect(Tls::InvalidCertificate(CertificateError::Expired), None, denied, ca);
+        let plain = "; if the server does not use TLS, use toy://";
+        expect(Tls::InvalidMessage(InvalidMessage::InvalidContentType), None, ErrorKind::Unsupported, plain);
+        let required = "; if the server requires a certificate, use cert=FILE&key=FILE";
+        let alert = || Tls::AlertReceived(AlertDescription::HandshakeFailure);
+        expect(alert(), Some("cert=FILE&key=FILE"), denied, required);
+        expect(alert(), None, unavailable, "");
+        expect(Tls::HandshakeNotComplete, Some("cert=FILE&key=FILE"), unavailable, "");
+    }
+}

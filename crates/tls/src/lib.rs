@@ -61,10 +61,23 @@ fn of_file(file: &Path, option: &str) -> Result<RootCertStore> {
 /// # Errors
 /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an unusable file.
 pub fn showing(builder: ConfigBuilder<ClientConfig, WantsClientCert>, tls: &Tls) -> Result<ClientConfig> {
-    let (Some(cert), Some(key)) = (&tls.cert, &tls.key) else { return Ok(builder.with_no_client_auth()) };
-    let chain = certificates(cert).map_err(|reason| unusable("cert", cert, &reason))?;
-    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable("key", key, &reason(&error)))?;
-    builder.with_client_auth_cert(chain, secret).map_err(|error| unusable("cert", cert, &error))
+    showing_files(builder, [("cert", tls.cert.as_deref()), ("key", tls.key.as_deref())])
+}
+
+/// Like [`showing`], with the options of the certificate and the key, each with its name.
+///
+/// # Errors
+/// Those of [`showing`].
+pub fn showing_files(
+    builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+    files: [(&str, Option<&Path>); 2],
+) -> Result<ClientConfig> {
+    let [(of_cert, Some(cert)), (of_key, Some(key))] = files else {
+        return Ok(builder.with_no_client_auth());
+    };
+    let chain = certificates(cert).map_err(|reason| unusable(of_cert, cert, &reason))?;
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(of_key, key, &reason(&error)))?;
+    builder.with_client_auth_cert(chain, secret).map_err(|error| unusable(of_cert, cert, &error))
 }
 
 fn unusable(option: &str, file: &Path, error: &dyn std::fmt::Display) -> Error {
@@ -129,5 +142,43 @@ mod tests {
         }
         let none = PrivateKeyDer::from_pem_slice(b"").unwrap_err();
         assert_eq!(reason(&none), "no items found");
+    }
+
+    /// Writes a file for one test, and removes it at the end.
+    struct File(std::path::PathBuf);
+
+    impl File {
+        fn of(name: &str, content: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("idmill-tls-{}-{name}", std::process::id()));
+            std::fs::write(&path, content).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for File {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    #[test]
+    fn file_without_usable_certificates_is_rejected() {
+        let (begin, end) = ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----");
+        for (name, content, reason) in [
+            ("empty.pem", String::new(), "the file has no certificates"),
+            ("text.pem", "no PEM".to_owned(), "the file has no certificates"),
+            (
+                "open.pem",
+                format!("{begin}\nc2VjcmV0\n"),
+                "invalid PEM: put `BEGIN` and `END` on separate lines",
+            ),
+            ("bad.pem", format!("{begin}\nc2VjcmV0\n{end}\n"), "invalid peer certificate: BadEncoding"),
+        ] {
+            let file = File::of(name, &content);
+            let error = roots(Some(&file.0), "sslrootcert").unwrap_err();
+            let message =
+                format!("connect: sslrootcert={:?} cannot be read: {reason}", file.0.display().to_string());
+            assert_eq!((error.kind(), error.to_string()), (idmill::ErrorKind::InvalidInput, message));
+        }
     }
 }

@@ -198,3 +198,176 @@ where
     let (connection, driver) = MultiplexedConnection::new_with_config(login, stream, config).await?;
     Ok(Line { connection, task: tokio::spawn(driver) })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Denies `NOAUTH`, and advises to restart the server after each other error reply.
+    const TOY: Dialect = Dialect {
+        name: "Toy",
+        of_code: |code, detail| match (code, detail) {
+            ("NOAUTH", _) => ErrorKind::Denied,
+            ("ERR", "no such database") => ErrorKind::NotFound,
+            _ => ErrorKind::UnknownOutcome,
+        },
+        remedy: |fault, kind| match (fault, kind) {
+            (_, ErrorKind::Denied) => Some("log in".into()),
+            (Fault::Server { .. }, _) => Some("restart the server".into()),
+            _ => None,
+        },
+        stranger: "this is no Toy server",
+    };
+
+    fn not_sent() -> Fault {
+        Fault::NotSent(Error::new(ErrorKind::Unsupported, "no route"))
+    }
+
+    fn lost() -> Fault {
+        Fault::Lost("reset".into())
+    }
+
+    fn expect(error: &Error, kind: ErrorKind, message: &str) {
+        assert_eq!((error.kind(), error.to_string().as_str()), (kind, message));
+    }
+
+    #[test]
+    fn fault_is_printed_in_words() {
+        let second = Duration::from_secs(1);
+        for (fault, text) in [
+            (not_sent(), "no route"),
+            (Fault::server("ERR", Some("bad")), "ERR bad"),
+            (lost(), "the connection was lost: reset"),
+            (Fault::Silent(second), "no answer within 1s"),
+            (Fault::Late(second), "no answer within 1s"),
+            (Fault::Garbled("nil".to_owned()), "unexpected reply: nil"),
+            (Fault::Unreplicated { known: 1, wanted: 2 }, "1 of 2 replicas confirmed the write"),
+        ] {
+            assert_eq!(fault.to_string(), text);
+        }
+        assert_eq!(Fault::server("ERR", Some("bad")).words(), ("ERR", "bad"));
+        assert_eq!(Fault::server("ERR", None).words(), ("ERR", ""));
+        assert_eq!(lost().words(), ("", ""));
+    }
+
+    #[test]
+    fn only_a_write_that_was_sent_has_an_unknown_outcome() {
+        let denied = Fault::server("NOAUTH", None);
+        for (fault, write, read) in [
+            (not_sent(), ErrorKind::Unsupported, ErrorKind::Unsupported),
+            (denied, ErrorKind::Denied, ErrorKind::Denied),
+            (Fault::server("ERR", None), ErrorKind::UnknownOutcome, ErrorKind::Unavailable),
+            (lost(), ErrorKind::UnknownOutcome, ErrorKind::Unavailable),
+        ] {
+            assert_eq!(
+                (TOY.classify(&fault, Asked::Write), TOY.classify(&fault, Asked::Read)),
+                (write, read),
+                "{fault}"
+            );
+        }
+    }
+
+    #[test]
+    fn failure_has_the_server_and_the_advice() {
+        let failed = |fault: &Fault| TOY.failed(fault, Asked::Write, &"h:1");
+        expect(&failed(&not_sent()), ErrorKind::Unsupported, "no route");
+        let message = "Toy at h:1: ERR bad; restart the server";
+        expect(&failed(&Fault::server("ERR", Some("bad"))), ErrorKind::UnknownOutcome, message);
+        let message = "Toy at h:1: the connection was lost: reset";
+        expect(&failed(&lost()), ErrorKind::UnknownOutcome, message);
+        let message = "the connection was lost: reset; this is no Toy server";
+        expect(&TOY.refused(&lost()), ErrorKind::Unavailable, message);
+        expect(&TOY.refused(&Fault::server("NOAUTH", None)), ErrorKind::Denied, "NOAUTH ; log in");
+    }
+
+    #[test]
+    fn failed_login_is_classified_by_its_reply() {
+        let extension = |code: &str, detail: &str| {
+            redis_driver::make_extension_error(code.to_owned(), Some(detail.to_owned()))
+        };
+        for (error, kind, advice) in [
+            (
+                RedisError::from((Driver::AuthenticationFailed, "x")),
+                ErrorKind::Denied,
+                "this is no Toy server",
+            ),
+            (
+                RedisError::from((Driver::InvalidClientConfig, "x")),
+                ErrorKind::InvalidInput,
+                "this is no Toy server",
+            ),
+            (RedisError::from((Driver::Io, "x")), ErrorKind::Unavailable, "this is no Toy server"),
+            (extension("NOAUTH", "who"), ErrorKind::Denied, "log in"),
+            (extension("BUSY", "later"), ErrorKind::Unavailable, "restart the server"),
+            (
+                RedisError::from((Driver::UnexpectedReturnType, "x", "no such database".to_owned())),
+                ErrorKind::NotFound,
+                "restart the server",
+            ),
+        ] {
+            expect(&TOY.not_connected(&error), kind, &format!("{error}; {advice}"));
+        }
+    }
+
+    /// Accepts one connection, answers `+OK` to each command, and ends when the client closes it.
+    fn server() -> (Address, std::thread::JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::parse(&listener.local_addr().unwrap().to_string(), None).unwrap();
+        let serving = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut buffer = [0; 4096];
+            while let Ok(read @ 1..) = stream.read(&mut buffer) {
+                let commands = str::from_utf8(&buffer[..read]).unwrap().matches('*').count();
+                let _ = stream.write_all("+OK\r\n".repeat(commands).as_bytes());
+            }
+        });
+        (address, serving)
+    }
+
+    async fn open(address: &Address) -> Result<Line> {
+        let no_tls = None::<(fn() -> Result<ClientConfig>, Advice)>;
+        TOY.open(address, no_tls, &RedisConnectionInfo::default()).await
+    }
+
+    fn run<T>(test: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test)
+    }
+
+    /// Runs the other tasks until `done`, for at most a minute.
+    async fn eventually(done: impl Fn() -> bool) {
+        let begun = std::time::Instant::now();
+        while !done() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "nothing happened for a minute");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[test]
+    fn connection_ends_when_it_is_closed_or_dropped() {
+        run(async {
+            let (address, serving) = server();
+            let line = open(&address).await.unwrap();
+            assert!(!line.is_closed());
+            line.close();
+            eventually(|| line.is_closed()).await;
+            serving.join().unwrap();
+            let (address, serving) = server();
+            let line = open(&address).await.unwrap();
+            let clone = line.connection.clone();
+            drop(line);
+            eventually(|| serving.is_finished()).await;
+            serving.join().unwrap();
+            drop(clone);
+        });
+    }
+
+    #[test]
+    fn unreachable_server_is_unavailable() {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let error = run(open(&Address::parse(&free.to_string(), None).unwrap())).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+}

@@ -183,6 +183,74 @@ mod tests {
         assert_eq!(counted.1.load(Ordering::Relaxed), 2, "one read and one write");
     }
 
+    /// Fails each call.
+    #[derive(Debug)]
+    struct Broken;
+
+    impl Witness for Broken {
+        fn read<'a>(&'a self, _: &'a SequenceName) -> StoreFuture<'a, Result<Option<Ledger>>> {
+            Box::pin(async { Err(Error::new(ErrorKind::Denied, "the disk is full")) })
+        }
+
+        fn swap<'a>(
+            &'a self,
+            _: &'a SequenceName,
+            _: Option<&'a Ledger>,
+            _: &'a Ledger,
+        ) -> StoreFuture<'a, Result<bool>> {
+            Box::pin(async { Err(Error::new(ErrorKind::Denied, "the disk is full")) })
+        }
+
+        fn list<'a>(&'a self, _: &'a Page) -> StoreFuture<'a, Result<Ledgers>> {
+            Box::pin(async { Err(Error::new(ErrorKind::Denied, "the disk is full")) })
+        }
+    }
+
+    /// Returns a ledger to write, from a witness in memory.
+    async fn write(name: &SequenceName) -> Write {
+        let witness = MemoryWitness::new();
+        let request = Reserve::new(name.clone(), 1).create(Bounds::of::<u64>());
+        Guarded::new(MemoryStore::new(), witness.clone()).reserve(&request).await.unwrap();
+        Write::new(name.clone(), None, witness.read(name).await.unwrap().unwrap())
+    }
+
+    /// Returns the error of each call.
+    async fn errors(witness: &ByUrl) -> Vec<Error> {
+        let names = ["a", "b"].map(|name| name.parse().unwrap());
+        let writes = [write(&names[0]).await, write(&names[1]).await];
+        let mut errors = vec![
+            witness.read(&names[0]).await.unwrap_err(),
+            witness.swap(&names[0], None, &writes[0].wanted).await.unwrap_err(),
+            witness.list(&Page::default()).await.unwrap_err(),
+        ];
+        errors.extend(witness.read_many(&names).await.into_iter().map(Result::unwrap_err));
+        errors.extend(witness.swap_many(&writes).await.into_iter().map(Result::unwrap_err));
+        errors
+    }
+
+    #[tokio::test]
+    async fn error_of_a_witness_names_its_url() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let url = Schemes::default().witness("file:/no/such/directory/w").unwrap();
+        let opened = OnceCell::new_with(Some(Arc::new(Broken) as Arc<dyn Witness>));
+        let broken = errors(&ByUrl { opened, ..ByUrl::of(&url, &store, None) }).await;
+        assert_eq!(broken.len(), 7, "one for each name of a batch");
+        for error in broken {
+            assert_eq!(
+                (error.kind(), error.to_string().as_str()),
+                (ErrorKind::Denied, "file:/no/such/directory/w")
+            );
+            assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "the disk is full");
+        }
+        // An error of opening already names the URL.
+        let unopened = errors(&ByUrl::of(&url, &store, None)).await;
+        assert_eq!(unopened.len(), 7);
+        for error in unopened {
+            let message = "connect: cannot open the witness file:/no/such/directory/w";
+            assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::NotFound, message));
+        }
+    }
+
     fn refused(url: &str, remedy: &str) {
         let error = parse(url).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
@@ -196,8 +264,12 @@ mod tests {
             assert_eq!(parse(&read.to_string()).unwrap(), read, "{url}");
         }
         assert_eq!(parse("memory:?guard=file:///w").unwrap().to_string(), "memory:?guard=file:/w");
-        refused("memory:?guard=file:", "does not name a file");
-        refused("memory:?guard=file://host/w", "on this machine");
+        refused("memory:?guard=file:", "\"file:\" does not name a file; write `file:PATH`");
+        refused("memory:?guard=file:/w/", "\"file:/w/\" does not name a file; write `file:PATH`");
+        refused(
+            "memory:?guard=file://host/w",
+            "\"file://host/w\" names a host, but a witness's file must be on this machine; write `file:PATH`",
+        );
         refused("memory:?guard=/w", "no scheme");
         refused("memory:?guard=memory:", "cannot open the witness memory:");
         refused("memory:?guard=file:/w&guard=file:/v", "duplicate option");

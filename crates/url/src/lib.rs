@@ -13,3 +13,6 @@ mod witness_url;
 pub use schemes::Schemes;
 pub use store_url::StoreUrl;
 pub use witness_url::WitnessUrl;
+
+#[cfg(test)]
+mod tests;

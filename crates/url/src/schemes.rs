@@ -76,6 +76,12 @@ impl Schemes {
         self.0.iter().filter(|scheme| !scheme.is_window()).map(Scheme::name)
     }
 
+    /// Returns the schemes of the stores that are compiled in.
+    pub fn compiled_names(&self) -> impl Iterator<Item = &'static str> {
+        let stores = self.0.iter().filter(|scheme| !scheme.is_window() && scheme.remedy().is_none());
+        stores.map(Scheme::name)
+    }
+
     /// Lists the URLs that this program reads, and the URLs of stores that are not compiled in.
     fn compiled(&self) -> String {
         let here = self.examples(|scheme| scheme.remedy().is_none());
@@ -224,5 +230,83 @@ mod tests {
         let schemes = Schemes::default().with(&[TOY]).unwrap();
         let error = schemes.parse("http://h").unwrap_err().to_string();
         assert!(error.contains("`memory:`") && error.contains("`toy:PATH`"), "{error}");
+    }
+
+    const WINDOW: Scheme =
+        Scheme::missing_window("toy", "toy://HOST", "build with the cargo feature `window`");
+
+    #[test]
+    fn names_are_of_stores_and_compiled_names_have_parsers() {
+        let other = Scheme::missing("other", "other:PATH", "build with the cargo feature `other`");
+        let schemes = Schemes::default().with(&[TOY, other, WINDOW]).unwrap();
+        assert_eq!(schemes.names().collect::<Vec<_>>(), ["toy", "other", "memory"]);
+        assert_eq!(schemes.compiled_names().collect::<Vec<_>>(), ["toy", "memory"]);
+    }
+
+    fn message(schemes: &[Scheme], url: &str) -> String {
+        Schemes::default().with(schemes).unwrap().parse(url).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn each_url_without_a_parser_has_its_own_message() {
+        let none = "is not the URL of a store: it has no scheme";
+        let sqlite = Scheme::missing("sqlite", "sqlite:PATH", "add the crate `idmill-sqlite`");
+        for (schemes, url, expected) in [
+            (&[TOY, TOY.alias("joy")][..], "", "the store's URL is empty; examples: `toy:PATH`, `memory:`".to_owned()),
+            (&[TOY], "ids.db", format!("\"ids.db\" {none}; examples: `toy:PATH`, `memory:`")),
+            (&[TOY], "Toy//h", format!("\"Toy//h\" {none}; write `toy://`, with a colon")),
+            (
+                &[sqlite],
+                "ids.db",
+                format!("\"ids.db\" {none}; for an SQLite database write `sqlite:ids.db`; examples: `sqlite:PATH`, `memory:`"),
+            ),
+            (&[sqlite], "u@ids.db", format!("\"***@ids.db\" {none}; examples: `sqlite:PATH`, `memory:`")),
+            (
+                &[],
+                "host=db password=hunter2",
+                "this is the connection string of a driver; write a URL, such as `postgres://USER:PASSWORD@HOST:PORT/DATABASE`"
+                    .to_owned(),
+            ),
+            (&[], "http://h", "`http:` is not a known store; use one of: `memory:`".to_owned()),
+            (
+                &[TOY, sqlite],
+                "http://h",
+                "`http:` is not a known store; use one of: `toy:PATH`, `memory:`; not compiled in: `sqlite:PATH`".to_owned(),
+            ),
+            (
+                &[TOY, sqlite],
+                "sqlite:ids.db",
+                "`sqlite:` is not compiled in: add the crate `idmill-sqlite`; use one of: `toy:PATH`, `memory:`".to_owned(),
+            ),
+            (&[], "memory:x", "`memory:` takes no path and no options; omit them".to_owned()),
+            (&[], "memory:?table=t", "`memory:` takes no path and no options; omit them".to_owned()),
+            (
+                &[WINDOW],
+                "memory:?window=toy://h",
+                "the window on `toy:` is not compiled in: build with the cargo feature `window`".to_owned(),
+            ),
+            (
+                &[TOY],
+                "memory:?window=toy://h",
+                "the window's URL is invalid; write `memcached://HOST:PORT?block=1000` or `redis://HOST:PORT?block=1000`"
+                    .to_owned(),
+            ),
+        ] {
+            assert_eq!(message(schemes, url), format!("connect: {expected}"), "{url}");
+        }
+    }
+
+    #[test]
+    fn flag_is_taken_out_of_a_url() {
+        for (url, rest, is_set) in [
+            ("a", "a", false),
+            ("a?new=true", "a", true),
+            ("a?new=false&x=1", "a?x=1", false),
+            ("a?x=1", "a?x=1", false),
+        ] {
+            assert_eq!(take_flag("new", url).unwrap(), (rest.to_owned(), is_set), "{url}");
+        }
+        let error = take_flag("new", "a?new=1").unwrap_err();
+        assert_eq!(error.to_string(), "connect: new=\"1\" is unknown; use one of: true, false");
     }
 }

@@ -441,6 +441,14 @@ mod tests {
             Arc::new(Self)
         }
 
+        fn lookalikes(&self) -> StoreFuture<'_, Result<Option<String>>> {
+            Box::pin(pending())
+        }
+
+        fn refused(&self) -> StoreFuture<'_, Result<Vec<(SequenceName, Error)>>> {
+            Box::pin(pending())
+        }
+
         fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
             Box::pin(std::future::pending())
         }
@@ -454,7 +462,14 @@ mod tests {
         assert_eq!((error.kind(), error.operation()), (ErrorKind::Unavailable, Some(Operation::Connect)));
         assert!(error.to_string().contains("cannot open silent://host within 30s"), "{error}");
         assert_eq!(begun.elapsed().as_secs(), 30);
-        assert!(url.existing_sequences().connect_within(Duration::from_secs(2)).await.is_err());
+        let error =
+            url.clone().existing_sequences().connect_within(Duration::from_secs(2)).await.unwrap_err();
+        assert!(error.to_string().contains("cannot open silent://host?existing=true within 2s"), "{error}");
         assert_eq!(begun.elapsed().as_secs(), 32);
+        for error in [url.lookalikes().await.unwrap_err(), url.refused().await.unwrap_err()] {
+            let message = "no answer from silent://host within 30s";
+            assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Unavailable, message));
+        }
+        assert_eq!(begun.elapsed().as_secs(), 92);
     }
 }

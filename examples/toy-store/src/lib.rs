@@ -50,7 +50,8 @@ impl Store for ToyStore {
 }
 
 impl CompareAndSet for ToyStore {
-    /// Equal states of a sequence are interchangeable, so no version is needed.
+    /// This write is never sent again, so equal states of a sequence are interchangeable, and no version is
+    /// needed. A store over a network needs a version that differs between any two writes.
     type Version = ();
 
     fn can(&self) -> Capabilities {
@@ -64,7 +65,7 @@ impl CompareAndSet for ToyStore {
         })
     }
 
-    // `Resend` is ignored, because this write is never repeated.
+    // `Resend` is ignored, because this write is never sent again.
     fn swap<'a>(
         &'a self,
         name: &'a SequenceName,

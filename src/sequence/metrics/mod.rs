@@ -258,3 +258,40 @@ impl Levels {
 fn seconds(duration: Option<Duration>) -> f64 {
     duration.map_or(f64::INFINITY, |duration| duration.as_secs_f64())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_have_the_sums_and_the_worst_levels() {
+        let one = Levels {
+            remaining: 10.0,
+            rate: 2.0,
+            to_empty: 5.0,
+            to_exhaustion: 700.0,
+            last_grant: Some(100.0),
+            failures: 0.0,
+            health: 2.0,
+        };
+        let other = Levels {
+            remaining: 1.0,
+            rate: 0.5,
+            to_empty: 2.0,
+            to_exhaustion: 900.0,
+            last_grant: Some(50.0),
+            failures: 3.0,
+            health: 1.0,
+        };
+        let both = Levels {
+            remaining: 11.0,
+            rate: 2.5,
+            to_empty: 2.0,
+            to_exhaustion: 700.0,
+            last_grant: Some(100.0),
+            failures: 3.0,
+            health: 1.0,
+        };
+        assert_eq!((one.and(other), other.and(one), Levels::NOTHING.and(one)), (both, both, one));
+    }
+}

@@ -63,9 +63,13 @@ type Rank = (bool, f64);
 
 fn rank(core: &Core, now: Duration) -> Rank {
     let snapshot = crate::sequence::snapshot::Snapshot::of(core, now);
-    let inertia = if has_own(core) { BUSIER } else { 1.0 };
+    (snapshot.health() != Health::Serving, busyness(snapshot.rate, has_own(core)))
+}
+
+fn busyness(rate: f64, has_own: bool) -> f64 {
+    let inertia = if has_own { BUSIER } else { 1.0 };
     // The rate of an idle sequence is 0, and its own series are kept too.
-    (snapshot.health() != Health::Serving, (snapshot.rate + f64::MIN_POSITIVE) * inertia)
+    (rate + f64::MIN_POSITIVE) * inertia
 }
 
 /// Sequences in trouble come first, then the busiest.
@@ -103,5 +107,13 @@ mod tests {
         let mut all = [(false, 5.0), (true, 0.0), (false, 9.0), (true, 1.0)];
         all.sort_by(|a, b| before(*a, *b));
         assert_eq!(all, [(true, 1.0), (true, 0.0), (false, 9.0), (false, 5.0)]);
+    }
+
+    #[test]
+    fn series_go_to_a_sequence_that_is_twice_as_busy() {
+        for (rate, owned, other) in [(5.0, 9.9, 10.1), (0.0, 0.0, 0.1)] {
+            let own = busyness(rate, true);
+            assert!(own > busyness(owned, false) && own < busyness(other, false), "{rate}");
+        }
     }
 }

@@ -49,6 +49,7 @@ pub(super) struct Sequences {
     adjust: Statement,
     recall: Statement,
     delete: Statement,
+    delete_identity: Statement,
 }
 
 /// A row of the table.
@@ -118,6 +119,7 @@ impl Sequences {
             claim: write(update("next = ?, claims[?] = ?", "")),
             adjust: write(update("max = ?, writer = ?", ALSO)),
             recall: write(update(recall, ALSO)),
+            delete_identity: write(format!("{delete} AND epoch = ?")),
             delete: write(delete),
             seen: Remembered::default(),
             client,
@@ -254,20 +256,36 @@ impl Sequences {
         outcome(self.client.write(&self.claim, bound).await)
     }
 
-    /// Removes a row, even if only its incarnation can be decoded.
-    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
+    /// Removes a row. Without an expected identity, a row is removed even if only its incarnation can be
+    /// decoded.
+    async fn try_remove(&self, name: &SequenceName, expected: Option<Identity>) -> Result<bool> {
         let key = vec![values::text(name)];
         let Some(cells) = self.client.read(&self.read, key).await? else { return Ok(false) };
-        let incarnation = cells.count("incarnation").map_err(|fault| self.corrupt(name, &fault.into()))?;
-        self.delete(name, incarnation).await
+        let Some(Identity { incarnation, epoch }) = expected else {
+            let incarnation =
+                cells.count("incarnation").map_err(|fault| self.corrupt(name, &fault.into()))?;
+            return self.delete(name, incarnation).await;
+        };
+        self.decode(name, &cells)?.info.check_identity(expected)?;
+        let removed = self.delete_with(&self.delete_identity, name, &[incarnation, epoch]).await?;
+        if !removed {
+            // The row has changed since the read.
+            self.look_up(name).await?.map_or(Ok(()), |row| row.info.check_identity(expected))?;
+        }
+        Ok(removed)
     }
 
     /// Deletes the row only if it has this incarnation, so that a late request cannot remove a sequence
     /// that was created since.
     async fn delete(&self, name: &SequenceName, incarnation: u64) -> Result<bool> {
+        self.delete_with(&self.delete, name, &[incarnation]).await
+    }
+
+    async fn delete_with(&self, delete: &Statement, name: &SequenceName, identity: &[u64]) -> Result<bool> {
         self.seen.learn(name, None);
-        let values = vec![values::text(name), values::count(incarnation)];
-        match self.client.write(&self.delete, values).await {
+        let mut values = vec![values::text(name)];
+        values.extend(identity.iter().map(|number| values::count(*number)));
+        match self.client.write(delete, values).await {
             Err(error) if error.kind() == ErrorKind::UnknownOutcome => match self.look_up(name).await {
                 // The row existed before, and is missing now.
                 Ok(None) => Ok(true),

@@ -24,7 +24,7 @@ async fn main() -> std::result::Result<(), Box<dyn Error>> {
     let own = engine.as_ref().map(|own| format!("mongodb://{}/test?directConnection=true", own.address()));
     let url = given.or(own).ok_or("name a MongoDB server: mongodb://HOST/DATABASE")?;
     let (store, name) = (MongoStore::open(&url).await?, SequenceName::new("example-batches")?);
-    store.remove(&name).await?; // from the last time
+    store.remove(&name, None).await?; // from the last time
 
     let (ids, orders) = instance(&url).await?;
     let drawn = draw(&orders, CALLERS).await?;

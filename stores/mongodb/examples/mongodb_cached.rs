@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let engine = if given.is_none() { Engine::start("ferretdb").await } else { None };
     let own = engine.as_ref().map(|own| format!("mongodb://{}/test?directConnection=true", own.address()));
     let url = given.or(own).ok_or("name a MongoDB server: mongodb://HOST/DATABASE")?;
-    MongoStore::open(&url).await?.remove(&SequenceName::new("example-cached")?).await?; // from the last time
+    MongoStore::open(&url).await?.remove(&SequenceName::new("example-cached")?, None).await?; // from the last time
 
     let ids = connect(&url).await?;
     let users = ids.sequence::<i32>("example-cached").start(START).max(LAST).step(STEP).watermark(0).await?;

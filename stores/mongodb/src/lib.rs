@@ -37,8 +37,8 @@ use std::time::Duration;
 use ::mongodb::Collection;
 use ::mongodb::bson::Document;
 use idmill::store::{
-    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo,
-    Store, already_exists, not_found,
+    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Identity, Listing, Page, Reserve,
+    SequenceInfo, Store, already_exists, not_found,
 };
 use idmill::{Operation, Result, SequenceName};
 use idmill_kit::paging;
@@ -194,9 +194,15 @@ impl MongoStore {
         Ok(after.take_back(back) && self.replace(&seen, &after).await?)
     }
 
-    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
-        let outcome = self.commands.remove(schema::by_name(name)).await;
-        outcome.map_err(|fault| failed(&fault, Asked::Write))
+    async fn try_remove(&self, name: &SequenceName, expected: Option<Identity>) -> Result<bool> {
+        let matching = schema::to_remove(name, expected);
+        let outcome = self.commands.remove(matching).await;
+        let removed = outcome.map_err(|fault| failed(&fault, Asked::Write))?;
+        if !removed && expected.is_some() {
+            let seen = self.try_inspect(name).await?;
+            seen.map_or(Ok(()), |seen| seen.check_identity(expected))?;
+        }
+        Ok(removed)
     }
 }
 

@@ -4,7 +4,7 @@
 //! the next id would not fit after `i64::MAX` is reserved. Every number is written as a 64-bit integer, as
 //! `$inc` needs. 32-bit integers, as written by a shell, can be read too.
 
-use idmill::store::{Bounds, Grant, Page, Reserve, SequenceInfo};
+use idmill::store::{Bounds, Grant, Identity, Page, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::options::{Kind, text};
 use idmill_kit::{Fault, Numbers, paging, witness_beside};
@@ -114,6 +114,17 @@ pub(super) fn shown(document: &Document) -> String {
 
 pub(super) fn by_name(name: &SequenceName) -> Document {
     doc! { "_id": name.as_str() }
+}
+
+/// Returns a filter for the document to remove: any of this name, or only one with the expected identity. A
+/// number that does not fit becomes negative, and matches no document.
+pub(super) fn to_remove(name: &SequenceName, expected: Option<Identity>) -> Document {
+    let mut matching = by_name(name);
+    if let Some(Identity { incarnation, epoch }) = expected {
+        matching.insert("incarnation", incarnation.cast_signed());
+        matching.insert("epoch", epoch.cast_signed());
+    }
+    matching
 }
 
 /// Returns a filter that matches while the requested ids fit between `floor` and `limit`, and `limit` is

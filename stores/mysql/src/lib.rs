@@ -27,19 +27,17 @@ mod options;
 mod session;
 mod transaction;
 
-use std::time::Duration;
-
 use idmill::store::Store;
 use idmill::{Error, Operation, Result};
 use idmill_kit::Scheme;
-use idmill_sql::mysql::{Calls, DEFAULT_TABLE, Table};
+use idmill_sql::mysql::{Calls, Table};
 use idmill_sql::{Asked, SqlStore};
 use mysql_async::Pool;
 
 use self::database::{Connections, Database};
 
 pub use self::options::MysqlOptions;
-pub use self::transaction::{InTransaction, next_in, reserve_in};
+pub use self::transaction::{InTransaction, next_in, next_in_sql, reserve_in};
 /// The driver, in the version whose transactions [`reserve_in`] takes.
 pub use ::mysql_async as driver;
 pub use idmill;
@@ -60,9 +58,6 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
     idmill_kit::connect::<MysqlOptions>(url).await
 }
 
-/// The default timeout of a statement.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// A store of sequences in a table of MySQL or MariaDB. See the [crate docs](self) for its guarantees.
 ///
 /// Clones share the connections.
@@ -70,37 +65,31 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct MysqlStore(SqlStore<Database, Calls>);
 
 impl MysqlStore {
-    /// Uses the caller's pool and the table `idmill_sequences`, which is created if it does not exist.
+    /// Uses the caller's pool, with the table, the mode, the timeout and the failover policy of the options.
+    /// Their host, login, database and TLS are not used.
     ///
     /// Connections are used as they are. Calls that write reject a connection that does not commit
     /// each statement, or that counts found rows instead of changed rows.
     ///
-    /// # Errors
-    /// The errors of [`open_with`](Self::open_with).
-    pub async fn from_pool(pool: &Pool) -> Result<Self> {
-        Self::over(pool, DEFAULT_TABLE, Mode::default()).await
-    }
-
-    /// Like [`from_pool`](Self::from_pool), with this table and mode.
+    /// ```no_run
+    /// # async fn demo(pool: idmill_mysql::driver::Pool) -> idmill::Result<()> {
+    /// use idmill_mysql::{MysqlOptions, MysqlStore};
+    ///
+    /// let store = MysqlStore::from_pool(&pool, MysqlOptions::default().table("numbers")).await?;
+    /// # drop(store);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// The errors of [`open_with`](Self::open_with).
-    pub async fn over(pool: &Pool, table: &str, mode: Mode) -> Result<Self> {
+    pub async fn from_pool(pool: &Pool, options: MysqlOptions) -> Result<Self> {
         let opening = async {
-            let (connections, table) = (Connections::Given(pool.clone()), Table::new(table)?);
+            let (connections, table) = (Connections::Given(pool.clone()), options.checked_table()?);
             let place = "the pool's server".to_owned();
-            let database = Database { connections, timeout: DEFAULT_TIMEOUT, place };
-            Self::within(database, table, mode, None).await
+            let database = Database { connections, timeout: options.timeout, place };
+            Self::within(database, table, options.mode, options.failover).await
         };
         opening.await.map_err(|error: Error| error.during(Operation::Connect))
-    }
-
-    /// Sets the maximum time for one statement, and for getting a connection. Minimum 1 ms, default
-    /// 10 s. A reserve is usually one statement.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.0.pool_mut().timeout = timeout.max(Duration::from_millis(1));
-        self
     }
 
     /// Connects to the server that a URL names. See [`MysqlOptions`].

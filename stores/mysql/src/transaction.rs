@@ -14,10 +14,10 @@ use super::session::Bare;
 /// ```no_run
 /// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
 /// use idmill_mysql::driver::{Pool, TxOpts, prelude::Queryable};
-/// use idmill_mysql::{MysqlStore, next_in};
+/// use idmill_mysql::{MysqlOptions, MysqlStore, next_in};
 ///
 /// let pool = Pool::new("mysql://app:secret@localhost/shop");
-/// MysqlStore::from_pool(&pool).await?; // creates the table, once
+/// MysqlStore::from_pool(&pool, MysqlOptions::default()).await?; // creates the table, once
 ///
 /// let mut tx = pool.start_transaction(TxOpts::default()).await?;
 /// let number: i64 = next_in(&mut tx, "invoices").await?;
@@ -43,6 +43,28 @@ pub async fn reserve_in<T: Id>(
     count: u64,
 ) -> Result<IdRange<T>> {
     InTransaction::new(name)?.reserve(transaction, count).await
+}
+
+/// Returns the statement that draws `count` ids of a sequence inside a transaction of any other driver, such
+/// as sqlx, diesel or SeaORM. Its parameter is the name. If it changes one row, the first id is its insert
+/// id: `last_insert_id()` of the driver's result, or `SELECT LAST_INSERT_ID()` on the same connection. If it
+/// changes no row, it drew nothing, and **`LAST_INSERT_ID()` has the id of an earlier statement**: the
+/// sequence does not exist, has no more than `count` ids left, or was last written by another server. The
+/// rules of [`InTransaction`] apply, except that nothing is created.
+///
+/// ```
+/// let sql = idmill_mysql::next_in_sql("idmill_sequences", 1)?;
+/// // With sqlx, in a transaction:
+/// // let drawn = sqlx::query(AssertSqlSafe(sql)).bind("invoices").execute(&mut *tx).await?;
+/// // let first = (drawn.rows_affected() == 1).then(|| drawn.last_insert_id());
+/// # assert!(sql.starts_with("UPDATE "));
+/// # Ok::<(), idmill::Error>(())
+/// ```
+///
+/// # Errors
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name, or a count of 0.
+pub fn next_in_sql(table: &str, count: u64) -> Result<String> {
+    mysql::Table::new(table)?.published(count)
 }
 
 /// Draws ids of a sequence inside the caller's own transactions.

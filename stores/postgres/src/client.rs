@@ -32,7 +32,7 @@ mod pool {
     use std::ops::Deref;
     use std::time::Duration;
 
-    use deadpool_postgres::{Object, Pool, PoolError};
+    use deadpool_postgres::{Object, Pool, PoolError, TimeoutType};
     use idmill::{Error, ErrorKind};
     use idmill_sql::postgres::{exhausted, failed};
     use idmill_sql::{Asked, Fault};
@@ -65,25 +65,45 @@ mod pool {
         }
     }
 
-    /// `timeout` is only for the message.
+    /// `timeout` is only for messages.
     pub(in super::super) async fn borrow(
         pool: &Pool,
         deadline: Instant,
         timeout: Duration,
     ) -> Result<Lent, Fault> {
-        let most = pool.status().max_size;
         let error = match timeout_at(deadline, pool.get()).await {
             Ok(Ok(client)) => return Ok(Lent(Some(Box::new(client)))),
+            Ok(Err(PoolError::Timeout(step))) => return Err(timed_out(pool, Some(step), timeout)),
+            Err(_) => return Err(timed_out(pool, None, timeout)),
             Ok(Err(PoolError::Backend(error))) => failed(unconnected(error), Asked::Connect),
             Ok(Err(PoolError::Closed)) => Error::new(
                 ErrorKind::Closed,
                 "the pool of this store is closed; open a store with another pool",
             ),
-            Ok(Err(PoolError::Timeout(_))) | Err(_) => {
-                return Err(exhausted(most, timeout, "`from_config`", "max_size"));
+            Ok(Err(error)) => {
+                let message = format!("the pool opened no connection: {}", error.to_string().trim_end());
+                Error::new(ErrorKind::Unavailable, message).because(error)
             }
-            Ok(Err(error)) => Error::new(ErrorKind::Unavailable, error.to_string()).because(error),
         };
         Err(Fault::Refused(error))
+    }
+
+    /// `step` is the step at which the pool's own timeout ended the attempt.
+    fn timed_out(pool: &Pool, step: Option<TimeoutType>, timeout: Duration) -> Fault {
+        let (status, limits) = (pool.status(), pool.timeouts());
+        let own = step.and_then(|step| match step {
+            TimeoutType::Wait => limits.wait,
+            TimeoutType::Create => limits.create,
+            TimeoutType::Recycle => limits.recycle,
+        });
+        let timeout = own.unwrap_or(timeout);
+        // A connection that the pool is still opening is not counted, and cannot be held by a caller.
+        let waited = step.is_none_or(|step| matches!(step, TimeoutType::Wait));
+        if waited && status.size >= status.max_size {
+            return exhausted(status.max_size, timeout, "`from_config`", "max_size");
+        }
+        let message =
+            format!("the pool opened no connection within {timeout:?}; check that the server is reachable");
+        Fault::Refused(Error::new(ErrorKind::Unavailable, message))
     }
 }

@@ -29,17 +29,15 @@ mod tls;
 mod transaction;
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use idmill::Result;
 use idmill::store::Store;
-use idmill::{Operation, Result};
 use idmill_kit::Scheme;
-use idmill_sql::postgres::{Calls, DEFAULT_TABLE, Driver, Table, failed};
+use idmill_sql::postgres::{Calls, Driver, Table, failed};
 use idmill_sql::{Asked, SqlStore};
 use tokio_postgres::{Client, Config};
 
-use self::session::{Sessions, connecting, given};
-use self::tls::connector;
+use self::session::{Sessions, given};
 
 pub use self::native::NativeSequences;
 pub use self::options::{PostgresOptions, Sequences};
@@ -69,9 +67,6 @@ pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("postgresql")];
 pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
     idmill_kit::connect::<PostgresOptions>(url).await
 }
-
-/// The default timeout of a statement.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A store of sequences in a table of a PostgreSQL database. See the [crate docs](self) for its guarantees.
 ///
@@ -104,13 +99,14 @@ impl PostgresStore {
     /// - [`Unsupported`](idmill::ErrorKind::Unsupported) if the server does not report the history that the
     ///   `failover` option needs, or lacks required TLS.
     pub async fn open_with(options: PostgresOptions) -> Result<Self> {
-        options.open().await.map_err(|error| error.during(Operation::Connect))
+        options.open().await
     }
 
-    /// Uses the caller's client. The table is `idmill_sequences` on the client's `search_path`; if there is
-    /// none, it is created in the first schema of the path. The client can be used for other statements at
-    /// the same time, but opening and writes fail with `Conflict` while the client is in a transaction.
-    /// Statements on one client run one after another, so the store waits only briefly for locks.
+    /// Uses the caller's client, with the table, the schema, the mode, the durability, the failover policy
+    /// and the timeout of the options. Their location and TLS are not used. The client can be used for other
+    /// statements at the same time, but opening and writes fail with `Conflict` while the client is in a
+    /// transaction. Statements on one client run one after another, so the store waits only briefly for
+    /// locks.
     ///
     /// A closed client is not replaced: all calls then fail with
     /// [`Closed`](idmill::ErrorKind::Closed). Use [`from_config`](Self::from_config), which
@@ -119,51 +115,56 @@ impl PostgresStore {
     ///
     /// # Errors
     /// The errors of [`open_with`](Self::open_with).
-    pub async fn from_client(client: impl Into<Arc<Client>>) -> Result<Self> {
-        Self::beside(given(client.into(), DEFAULT_TIMEOUT)).await
+    pub async fn from_client(client: impl Into<Arc<Client>>, options: PostgresOptions) -> Result<Self> {
+        options.open_over(Ok(given(client.into(), options.timeout, options.keeps))).await
     }
 
-    /// Connects with this configuration, and reconnects when a connection is lost. The table is
-    /// `idmill_sequences` on the `search_path`; if there is none, it is created in the first schema
-    /// of the path. The configuration's `ssl_mode` applies, but the server's certificate is not
-    /// verified. To verify it, use [`PostgresOptions::ssl_mode`] with [`SslMode::VerifyFull`].
+    /// Connects with this configuration, and reconnects when a connection is lost. The same options are used
+    /// as in [`from_client`](Self::from_client), and the certificates of the options. [`SslMode::Require`]
+    /// or [`SslMode::VerifyFull`] in the options replaces the configuration's `ssl_mode`. The server's
+    /// certificate is verified only with `VerifyFull`.
     ///
     /// ```no_run
     /// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
-    /// use idmill_postgres::PostgresStore;
     /// use idmill_postgres::driver::Config;
+    /// use idmill_postgres::{PostgresOptions, PostgresStore, SslMode};
     ///
     /// let config: Config = "host=db1 user=app password=secret dbname=shop".parse()?;
-    /// let store = PostgresStore::from_config(config).await?;
+    /// let options = PostgresOptions::default().ssl_mode(SslMode::VerifyFull);
+    /// let store = PostgresStore::from_config(config, options).await?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     /// The errors of [`open_with`](Self::open_with).
-    pub async fn from_config(config: Config) -> Result<Self> {
-        let tls = connector(SslMode::Prefer, None)?;
-        let place = PostgresOptions::servers(&config);
-        Self::beside(connecting(config, tls, place, DEFAULT_TIMEOUT, Keeps::Disk)).await
+    pub async fn from_config(config: Config, options: PostgresOptions) -> Result<Self> {
+        options.open_over(options.sessions_of(config)).await
     }
 
     /// Uses up to four connections of the caller's pool, plus four that wait for locks. Each write costs a
-    /// second round trip. The table is the same, and warnings are missed, as for
+    /// second round trip. The same options are used, and warnings are missed, as for
     /// [`from_client`](Self::from_client).
     ///
     /// Draw ids before you take a connection. If callers hold all connections while they wait for
-    /// an id, the refill cannot get a connection. It then fails after half of the 10 s timeout with
+    /// an id, the refill cannot get a connection. It then fails after half of the timeout with
     /// [`Unavailable`](idmill::ErrorKind::Unavailable).
+    ///
+    /// ```no_run
+    /// # async fn demo(pool: idmill_postgres::deadpool::Pool) -> idmill::Result<()> {
+    /// use idmill_postgres::{Keeps, PostgresOptions, PostgresStore};
+    ///
+    /// // For a database of tests with `fsync=off`, as testcontainers starts it.
+    /// let options = PostgresOptions::default().keeps(Keeps::Trust);
+    /// let store = PostgresStore::from_pool(pool, options).await?;
+    /// # drop(store);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// The errors of [`open_with`](Self::open_with).
     #[cfg(feature = "deadpool")]
-    pub async fn from_pool(pool: deadpool_postgres::Pool) -> Result<Self> {
-        Self::beside(session::pooled(pool, DEFAULT_TIMEOUT)).await
-    }
-
-    async fn beside(sessions: Sessions) -> Result<Self> {
-        let opened = Self::over(sessions, Table::new(None, DEFAULT_TABLE)?, Mode::Create, None).await;
-        opened.map_err(|error| error.during(Operation::Connect))
+    pub async fn from_pool(pool: deadpool_postgres::Pool, options: PostgresOptions) -> Result<Self> {
+        options.open_over(Ok(session::pooled(pool, options.timeout, options.keeps))).await
     }
 
     async fn over(sessions: Sessions, table: Table, mode: Mode, failover: Option<Failover>) -> Result<Self> {

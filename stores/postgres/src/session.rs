@@ -55,20 +55,20 @@ pub(super) fn connecting(
     Sessions::new(Source::Connect { config, tls, place, keeping }, timeout, keeps)
 }
 
-pub(super) fn given(client: Arc<Client>, timeout: Duration) -> Sessions {
-    Sessions::new(Source::Given(client), timeout, Keeps::Disk)
+pub(super) fn given(client: Arc<Client>, timeout: Duration, keeps: Keeps) -> Sessions {
+    Sessions::new(Source::Given(client), timeout, keeps)
 }
 
 #[cfg(feature = "deadpool")]
-pub(super) fn pooled(pool: deadpool_postgres::Pool, timeout: Duration) -> Sessions {
-    Sessions::new(Source::Pool(pool, timeout / 2), timeout, Keeps::Disk)
+pub(super) fn pooled(pool: deadpool_postgres::Pool, timeout: Duration, keeps: Keeps) -> Sessions {
+    Sessions::new(Source::Pool(pool, timeout / 2), timeout, keeps)
 }
 
 /// Opens one connection on which the server ends each statement before `limit`: otherwise the server
 /// continues after the client stops waiting. The setting is local to a transaction, since a pooler may give
 /// the connection to other clients later.
 pub(super) async fn to_scan(sessions: &Sessions, limit: Duration) -> Result<Sessions> {
-    let scanning = given(Arc::new(client(sessions).await?), limit);
+    let scanning = given(Arc::new(client(sessions).await?), limit, Keeps::Disk);
     let millis = limit.mul_f64(0.9).as_millis().max(1);
     let begin = format!("BEGIN READ ONLY; SET LOCAL statement_timeout = {millis}");
     scanning.batch(&begin).await.map_err(|fault| failed(fault, Asked::Connect))?;
@@ -271,7 +271,7 @@ mod tests {
     #[tokio::test]
     async fn place_for_a_statement_is_waited_for_half_the_timeout() {
         let timeout = Duration::from_secs(10);
-        let sessions = given(Arc::new(answered(Vec::new()).await), timeout);
+        let sessions = given(Arc::new(answered(Vec::new()).await), timeout, Keeps::Disk);
         tokio::time::pause();
         let began = Instant::now();
         let run = || async {
@@ -302,7 +302,7 @@ mod tests {
         ] {
             let written = row(&[("durable", "on on on"), ("xid", "4711")]);
             let client = answered(vec![written, answer]).await;
-            let sessions = given(Arc::new(client), Duration::from_secs(5));
+            let sessions = given(Arc::new(client), Duration::from_secs(5), Keeps::Disk);
             let outcome = sessions.run(&Statement::write("UPDATE", [])).await;
             assert_eq!(outcome.err().map(|fault| classify(&fault, Write)), kind);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use idmill::Result;
 use idmill_kit::options::Word;
-use idmill_tls::roots;
+use idmill_tls::{roots, showing_files};
 use rustls::ClientConfig;
 use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -48,8 +48,13 @@ impl SslMode {
     }
 }
 
-/// Reads the root certificates if the mode needs them. Blocks while reading.
-pub(super) fn connector(mode: SslMode, root: Option<&Path>) -> Result<MakeRustlsConnect> {
+/// Reads the root certificates if the mode needs them, and the client's certificate and its key. Blocks while
+/// reading.
+pub(super) fn connector(
+    mode: SslMode,
+    root: Option<&Path>,
+    [cert, key]: [Option<&Path>; 2],
+) -> Result<MakeRustlsConnect> {
     // rustls panics if it has to choose between the providers that several stores link.
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone());
@@ -60,7 +65,7 @@ pub(super) fn connector(mode: SslMode, root: Option<&Path>) -> Result<MakeRustls
     } else {
         builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider)))
     };
-    Ok(MakeRustlsConnect::new(config.with_no_client_auth()))
+    Ok(MakeRustlsConnect::new(showing_files(config, [("sslcert", cert), ("sslkey", key)])?))
 }
 
 /// Accepts any certificate, as `prefer` and `require` do in PostgreSQL. A server that requests
@@ -91,12 +96,13 @@ mod tests {
 
     #[test]
     fn certificates_that_cannot_be_read_are_named() {
-        let missing = connector(SslMode::VerifyFull, Some(Path::new("/no/such.pem"))).err().unwrap();
+        let missing =
+            connector(SslMode::VerifyFull, Some(Path::new("/no/such.pem")), [None; 2]).err().unwrap();
         assert!(missing.to_string().contains("/no/such.pem"), "{missing}");
         // Must not panic, whichever providers other stores link.
         for mode in SslMode::WORDS.iter().map(|(mode, ..)| *mode).filter(|mode| *mode != SslMode::VerifyFull)
         {
-            assert!(connector(mode, None).is_ok());
+            assert!(connector(mode, None, [None; 2]).is_ok());
         }
     }
 }

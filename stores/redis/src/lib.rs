@@ -256,8 +256,13 @@ impl RedisStore {
         Contention::new().until(set).await
     }
 
-    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
-        self.held(&self.run(self.schema.remove(name)).await?)
+    async fn try_remove(&self, name: &SequenceName, expected: Option<Identity>) -> Result<bool> {
+        let answer = self.run(self.schema.remove(name, expected)).await?;
+        if answer.word() == "sequence" {
+            // The script returned the sequence because it has another identity.
+            self.read(&answer, name)?.map_or(Ok(()), |stored| stored.check_identity(expected))?;
+        }
+        self.held(&answer)
     }
 
     async fn try_server(&self) -> Result<Option<String>> {

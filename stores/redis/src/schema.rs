@@ -110,8 +110,11 @@ impl Schema {
         self.call(SET, &seen.name, arguments)
     }
 
-    pub(super) fn remove(&self, name: &SequenceName) -> Call {
-        self.call(REMOVE, name, vec![name.to_string()])
+    pub(super) fn remove(&self, name: &SequenceName, expected: Option<Identity>) -> Call {
+        let identity =
+            expected.map(|Identity { incarnation, epoch }| [incarnation, epoch].map(|n| n.to_string()));
+        let arguments = [name.to_string()].into_iter().chain(identity.into_iter().flatten()).collect();
+        self.call(REMOVE, name, arguments)
     }
 
     /// The set of the names of records.

@@ -9,7 +9,7 @@ use gcloud_gax::grpc::{Code, Status};
 use gcloud_spanner::client::Error as ClientError;
 use gcloud_spanner::session::SessionError;
 use idmill::{Error, ErrorKind};
-use idmill_kit::mode::GONE;
+use idmill_kit::mode::MISSING_TABLE;
 use idmill_kit::{advised, causes};
 
 /// Returns the error kind of a failed request other than COMMIT.
@@ -158,7 +158,7 @@ fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
 fn remedy(status: &Status, kind: ErrorKind) -> Option<&'static str> {
     Some(match (status.code(), kind) {
         (Code::Aborted, _) => "nothing was written; run the transaction again, after a pause",
-        (_, ErrorKind::NotFound) if is_missing_table(status) => GONE,
+        (_, ErrorKind::NotFound) if is_missing_table(status) => MISSING_TABLE,
         (_, ErrorKind::NotFound) if is_missing_database(status) => "create the database first",
         (_, ErrorKind::InvalidInput) => {
             "the table's column `name` is too narrow for this name; shorten the name, or widen the column to \

@@ -43,8 +43,8 @@ mod transaction;
 
 use gcloud_spanner::client::Client;
 use idmill::store::{
-    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, Store,
-    already_exists, not_found,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Identity, Listing, Page, Reserve,
+    SequenceInfo, Store, already_exists, not_found,
 };
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use idmill_kit::Scheme;
@@ -110,15 +110,16 @@ impl SpannerStore {
         opening.await.map_err(|error: Error| error.during(Operation::Connect))
     }
 
-    /// Opens a store that uses the caller's client. The table must exist; [`ddl`](Self::ddl) returns the
-    /// statement that creates it.
+    /// Opens a store that uses the caller's client, with the table and the mode of the options. Their
+    /// database and emulator are not used. The table must exist; [`ddl`](Self::ddl) returns the statement
+    /// that creates it.
     ///
     /// # Errors
     /// Returns the errors of [`open_with`](Self::open_with).
-    pub async fn from_client(client: Client, table: &str) -> Result<Self> {
+    pub async fn from_client(client: Client, options: SpannerOptions) -> Result<Self> {
         let opening = async {
-            let database = Database::with_client(client, Table::new(table)?).await?;
-            Ok(Self { database, access: Mode::ReadWrite })
+            let database = Database::with_client(client, options.checked_table()?).await?;
+            Ok(Self { database, access: options.mode.existing() })
         };
         opening.await.map_err(|error: Error| error.during(Operation::Connect))
     }
@@ -227,12 +228,11 @@ impl SpannerStore {
         self.database.select_page(page).await
     }
 
-    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
+    async fn try_remove(&self, name: &SequenceName, expected: Option<Identity>) -> Result<bool> {
         let wanted = name.clone();
         self.change(name, move |(table, stored)| {
-            if stored.info.is_none() {
-                return Ok((false, Vec::new()));
-            }
+            let Some(info) = stored.info else { return Ok((false, Vec::new())) };
+            info.check_identity(expected)?;
             // If the sequence were created again, processes with ids in memory could not detect the
             // replacement.
             if stored.layout == Layout::Plain {

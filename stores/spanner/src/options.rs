@@ -58,8 +58,13 @@ impl SpannerOptions {
 
     /// Checks the options without a connection, and parses the names.
     fn check(&self) -> Result<(Database, Table)> {
+        Ok((Database::new(&self.database)?, self.checked_table()?))
+    }
+
+    /// Checks the values of all options.
+    pub(super) fn checked_table(&self) -> Result<Table> {
         self.check_values()?;
-        Ok((Database::new(&self.database)?, Table::new(&self.table)?))
+        Table::new(&self.table)
     }
 
     /// Checks the options. An explicit emulator overrides the environment variable.
@@ -71,6 +76,13 @@ impl SpannerOptions {
             ADDRESS.check(EMULATOR_VARIABLE, emulator)?;
         }
         Ok(Checked { database, table, emulator, mode: self.mode })
+    }
+}
+
+/// Options without a database, for a store over the caller's client.
+impl Default for SpannerOptions {
+    fn default() -> Self {
+        Self::new("")
     }
 }
 

@@ -32,8 +32,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Store,
-    StoreFuture,
+    Bounds, Capabilities, Change, GiveBack, Grant, Identity, Listing, Page, Records, Reserve, SequenceInfo,
+    Store, StoreFuture,
 };
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use idmill_kit::Scheme;
@@ -47,7 +47,7 @@ use self::database::Database;
 use self::executor::Own;
 
 pub use self::options::SqliteOptions;
-pub use self::transaction::{InTransaction, next_in, reserve_in};
+pub use self::transaction::{InTransaction, next_in, next_in_sql, reserve_in};
 pub use idmill;
 pub use idmill_kit::Mode;
 /// The driver, in the version whose transactions [`reserve_in`] takes.
@@ -156,7 +156,7 @@ calls! {
     Read try_inspect: inspect(&name: SequenceName) -> Option<SequenceInfo>;
     Read try_list: list(&page: Page) -> Listing;
     Write try_set: set(&name: SequenceName, change: Change) -> SequenceInfo;
-    Write try_remove: remove(&name: SequenceName) -> bool;
+    Write try_remove: remove(&name: SequenceName, expected: Option<Identity>) -> bool;
     Read try_record: record(&name: SequenceName) -> Option<String>;
     Read try_list_records: list_records(&page: Page) -> Records;
 }

@@ -42,6 +42,29 @@ pub fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count: u64) 
     InTransaction::new(name)?.reserve(transaction, count)
 }
 
+/// Returns the statement that draws from a sequence inside a transaction of any other driver, such as diesel
+/// or SeaORM. Parameters: the name, and the number of ids, at least 1. It returns one row with the first id.
+/// It returns no row if the sequence does not exist or has too few ids left up to 2^63 - 1. The rules of
+/// [`InTransaction`] apply, except that nothing is created. SQLite 3.35 or later is needed.
+///
+/// ```
+/// let sql = idmill_sqlite::next_in_sql("idmill_sequences")?;
+/// // With diesel, in a transaction:
+/// // #[derive(QueryableByName)]
+/// // struct Drawn { #[diesel(sql_type = BigInt)] first: i64 }
+/// // let sql = format!("{sql} AS first");
+/// // let draw = sql_query(sql).bind::<Text, _>("invoices").bind::<BigInt, _>(1);
+/// // let first = draw.get_result::<Drawn>(conn)?.first;
+/// # assert!(sql.starts_with("UPDATE "));
+/// # Ok::<(), idmill::Error>(())
+/// ```
+///
+/// # Errors
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
+pub fn next_in_sql(table: &str) -> Result<String> {
+    Ok(Table::new(table)?.published())
+}
+
 /// Draws ids of a sequence inside the caller's own transactions.
 ///
 /// The ids commit together with the rows that they number. So there are no gaps: if a transaction rolls back,

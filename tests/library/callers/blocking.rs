@@ -169,6 +169,17 @@ fn a_plain_thread_reckons_by_the_clock_of_the_refills() {
     });
 }
 
+#[test]
+fn blocking_call_has_its_own_timeout() {
+    returns(|| {
+        let ids = builder(FaultyStore::with_faults(Faults::outage())).own_thread().start().unwrap();
+        let orders = ids.sequence::<u64>("o").timeout(LONG * 10).lazy().unwrap();
+        let brief = orders.blocking(Duration::from_millis(50));
+        assert_eq!(brief.next().unwrap_err().kind(), ErrorKind::Deadline);
+        assert_eq!(brief.take(3).unwrap_err().kind(), ErrorKind::Deadline);
+    });
+}
+
 /// The caller's paused clock is an hour ahead: the call must not wait an hour for its deadline.
 #[test]
 fn a_paused_caller_reckons_by_the_clock_of_the_refills() {

@@ -8,6 +8,8 @@ use idmill::{ErrorKind, Order, Result};
 use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use idmill_testing::{eventually_blocking, holds};
 
+use tokio::time::{Instant, sleep};
+
 use super::{LONG, builder, returns};
 
 /// Tries until there is an id, or for a minute of the paused clock.
@@ -85,6 +87,64 @@ async fn try_next_retries_a_permanent_failure_with_backoff() {
     }
     store.heal_sequence("o");
     assert_eq!(try_until(|| orders.try_next()).await, Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn permanent_error_is_returned_without_a_request_after_two() {
+    let store = FaultyStore::new();
+    let ids = builder(store.clone()).start().unwrap();
+    store.fail_sequence("o", ErrorKind::Denied);
+    let orders = ids.sequence::<u64>("o").lazy().unwrap();
+    let requests_of_a_draw = async || {
+        let (before, began) = (store.requests(), Instant::now());
+        assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Denied);
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        store.requests() - before
+    };
+    assert_eq!([requests_of_a_draw().await, requests_of_a_draw().await], [1, 1]);
+    let before = store.requests();
+    assert_eq!([requests_of_a_draw().await, requests_of_a_draw().await], [0, 0]);
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(store.requests(), before, "no draw, no request");
+    assert_eq!([requests_of_a_draw().await, requests_of_a_draw().await], [1, 0]);
+    store.heal_sequence("o");
+    assert_eq!(requests_of_a_draw().await, 0, "the delay stands");
+    orders.revoke();
+    assert_eq!(orders.next().await.unwrap(), 1);
+}
+
+/// A caller keeps trying. The n-th delay is 10 ms × 2^n, up to 5 s, plus up to its length.
+#[tokio::test(start_paused = true)]
+async fn delay_doubles_from_10_ms_to_5_s_with_jitter() {
+    let store = FaultyStore::new();
+    let ids = builder(store.clone()).seed(1).start().unwrap();
+    store.fail_sequence("o", ErrorKind::Denied);
+    let orders = ids.sequence::<u64>("o").lazy().unwrap();
+    let mut times = Vec::new();
+    while times.len() < 40 {
+        let before = store.requests();
+        assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Empty);
+        sleep(Duration::from_millis(if times.len() < 5 { 1 } else { 10 })).await;
+        if store.requests() > before {
+            times.push(Instant::now());
+        }
+    }
+    let delays: Vec<_> = times.windows(2).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
+    for (n, delay) in delays.iter().enumerate() {
+        let (least, late) = ((10 << n.min(9)).min(5_000), if n < 4 { 1 } else { 10 });
+        // Each of the two times is late, by less than the time between two calls.
+        assert!((least - late..=2 * least + 2 * late).contains(delay), "{n}: {delays:?}");
+    }
+    // The delay starts at its shortest again after a grant.
+    store.heal_sequence("o");
+    assert_eq!(try_until(|| orders.try_next()).await, Some(1));
+    orders.revoke();
+    store.fail_sequence("o", ErrorKind::Denied);
+    assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Denied);
+    let before = store.requests();
+    assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Empty);
+    sleep(Duration::from_millis(22)).await;
+    assert_eq!(store.requests(), before + 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,11 +14,18 @@ const AHEAD: Duration = Duration::from_secs(6);
 /// The longest delay between two attempts, and one reserve.
 const RECOVERED: Duration = Duration::from_secs(11);
 
+/// Fewer would compare little. A world has a probe every 200 ms, and lasts 20 s after its event.
+const LEAST_PROBES: usize = 100;
+
 pub(super) fn all(plan: &Plan, seen: &Seen) -> Result<(), String> {
     let within = |from: Duration, to: Duration| {
         let draws = seen.draws.iter().filter(move |draw| from < draw.ended && draw.ended <= to);
         draws.copied().collect::<Vec<_>>()
     };
+    let served = |sequence| seen.draws.iter().any(|draw| draw.sequence == sequence && draw.served);
+    if seen.probes.len() < LEAST_PROBES || !(0..plan.sequences.len()).all(served) {
+        return Err(format!("too little happened: {} probes", seen.probes.len()));
+    }
     for probe in &seen.probes {
         let at = probe.at;
         let lately = within(at.saturating_sub(NOTICED), at);

@@ -146,7 +146,7 @@ impl World<'_> {
                 let change = Change::new().max(last);
                 store.set(&first, change).await.expect("a store");
             }
-            Event::Removed => assert!(store.remove(&first).await.expect("a store")),
+            Event::Removed => assert!(store.remove(&first, None).await.expect("a store")),
         }
         sleep_until(self.began + self.plan.ends).await;
         store.set_faults(self.healthy());

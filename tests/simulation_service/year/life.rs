@@ -91,7 +91,9 @@ impl Life {
             idle.push(sequence);
         }
         assert_eq!(idle[0].take(2).await.expect("a store").len(), 2);
-        assert!(store.store.remove(&SequenceName::new("removed").expect("valid")).await.expect("a store"));
+        assert!(
+            store.store.remove(&SequenceName::new("removed").expect("valid"), None).await.expect("a store")
+        );
         let began = Instant::now();
         Self { store, ids, busy, idle, began, day, days: 0, tenant: 0, bug, leak: Vec::new() }
     }

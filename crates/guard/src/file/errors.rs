@@ -93,4 +93,29 @@ mod tests {
             assert_eq!(not_renamed(Path::new("w"), error).kind(), kind, "{number}");
         }
     }
+
+    #[test]
+    fn each_failure_has_its_kind_and_advice() {
+        use io::ErrorKind as Io;
+        let (full, denied) = (
+            "free space on its disk; nothing was claimed",
+            "make the file and its directory writable for this process",
+        );
+        for (error, kind, advice) in [
+            (
+                Io::NotFound,
+                ErrorKind::NotFound,
+                "create its directory, or restore the file; a new file would have no claims",
+            ),
+            (Io::PermissionDenied, ErrorKind::Denied, denied),
+            (Io::ReadOnlyFilesystem, ErrorKind::Denied, denied),
+            (Io::StorageFull, ErrorKind::Unavailable, full),
+            (Io::QuotaExceeded, ErrorKind::Unavailable, full),
+            (Io::TimedOut, ErrorKind::Unavailable, "nothing was claimed"),
+        ] {
+            let failed = failed(Path::new("w"), &error.into());
+            let text = format!("w: {}; {advice}", io::Error::from(error));
+            assert_eq!((failed.kind(), failed.to_string()), (kind, text));
+        }
+    }
 }

@@ -84,3 +84,47 @@ mod elsewhere {
         false
     }
 }
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::{MetadataExt as _, chown};
+    use std::path::Path;
+
+    use super::super::place::Place;
+    use super::is_mounted;
+
+    fn owner(path: &Path) -> (u32, u32) {
+        let data = std::fs::metadata(path).unwrap();
+        (data.uid(), data.gid())
+    }
+
+    /// Only root may give a file to another user. For any other user, the owner stays the same.
+    #[test]
+    fn owner_of_the_witness_and_its_directory_is_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::of(&directory.path().join("w")).unwrap();
+        let is_root = chown(directory.path(), Some(12_345), Some(54_321)).is_ok();
+        place.create().unwrap();
+        assert_eq!(owner(&place.file), owner(directory.path()), "a new witness");
+        for (user, group) in [(None, None), (Some(23_456), None), (None, Some(65_432))] {
+            if is_root {
+                chown(&place.file, user, group).unwrap();
+            }
+            let before = owner(&place.file);
+            assert!(place.replace(&place.lock().unwrap(), "new").unwrap());
+            assert_eq!(owner(&place.file), before);
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn only_a_file_of_another_mount_is_mounted() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = File::create(directory.path().join("w")).unwrap();
+        let directory = File::open(directory.path()).unwrap();
+        assert!(!is_mounted(&file, &directory));
+        assert!(is_mounted(&File::open("/proc/version").unwrap(), &directory));
+    }
+}

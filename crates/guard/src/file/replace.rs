@@ -48,6 +48,11 @@ impl Place {
     pub(super) fn replace(&self, locked: &Locked, text: &str) -> Result<bool> {
         let directory = self.opened_directory()?;
         let new = self.successor(locked, text)?;
+        self.put(locked, &new, directory)
+    }
+
+    /// Gives the temporary file the witness's name, after it is on disk.
+    fn put(&self, locked: &Locked, new: &Temporary, directory: Option<File>) -> Result<bool> {
         new.file.sync_all().map_err(|error| self.failed(&error))?;
         if !self.is_current(locked)? {
             return Ok(false);
@@ -195,7 +200,8 @@ fn synced(directory: Option<File>) -> io::Result<()> {
     directory.map_or(Ok(()), |directory| directory.sync_all())
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 
@@ -252,6 +258,109 @@ mod tests {
         let large = " ".repeat(usize::try_from(LARGEST).unwrap() + 1);
         let refused = place.replace(&place.lock().unwrap(), &large).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
+        let locked = place.lock().unwrap();
+        let refused = place.check_replaceable(&locked, &large).unwrap_err();
+        assert!(
+            refused.to_string().ends_with("w would have over 64 MiB; use a database as the witness"),
+            "{refused}"
+        );
+        place.check_replaceable(&locked, &large[1..]).unwrap();
         assert_eq!((place.read().unwrap().len(), files(&directory)), (0, 1));
+    }
+
+    #[test]
+    fn file_is_not_published_after_another_failure() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::of(&directory.path().join("w")).unwrap();
+        let new = place.temporary(None).unwrap();
+        for (error, kind) in [
+            (io::ErrorKind::StorageFull, ErrorKind::Unavailable),
+            (io::ErrorKind::CrossesDevices, ErrorKind::Conflict),
+            (io::ErrorKind::Other, ErrorKind::UnknownOutcome),
+        ] {
+            let failed = place.publish(&new, Err(error.into())).unwrap_err();
+            assert_eq!((failed.kind(), place.exists().unwrap()), (kind, false), "{error}");
+        }
+    }
+
+    #[test]
+    fn successor_is_private_until_it_has_an_owner() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let place = created(&directory);
+        let new = place.temporary(Some(&std::fs::metadata(&place.file).unwrap())).unwrap();
+        assert_eq!(new.file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn only_own_temporary_files_are_leftovers() {
+        for (middle, is_own) in [
+            (".0123456789abcdef", true),
+            ("0123456789abcdef", false),
+            (".0123456789abcde", false),
+            (".0123456789abcdef0", false),
+            (".0123456789abcdeg", false),
+            (".", false),
+            ("", false),
+        ] {
+            assert_eq!(is_random(middle.as_bytes()), is_own, "{middle}");
+        }
+    }
+
+    #[test]
+    fn directory_is_synced_and_a_failure_is_not_ignored() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = created(&directory);
+        assert!(synced(place.opened_directory().unwrap()).is_ok());
+        // A device cannot be synced.
+        #[cfg(target_os = "linux")]
+        assert!(synced(Some(File::open("/dev/null").unwrap())).is_err());
+        let locked = place.lock().unwrap();
+        drop(directory);
+        assert_eq!(place.replace(&locked, "late").unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(place.opened_directory().unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn new_file_is_on_disk_before_it_is_the_witness() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = created(&directory);
+        let locked = place.lock().unwrap();
+        // A device cannot be synced.
+        let device = || File::open("/dev/null").unwrap();
+        let new = place.successor(&locked, "new").unwrap();
+        let unsynced = Temporary { path: new.path.clone(), file: device() };
+        let failed = place.put(&locked, &unsynced, None).unwrap_err();
+        assert_eq!(failed.kind(), ErrorKind::Unavailable, "{failed}");
+        assert_eq!(std::fs::read_to_string(&place.file).unwrap(), text::encode(&BTreeMap::new()));
+        drop(unsynced);
+        let new = place.successor(&locked, "new").unwrap();
+        let unknown = place.put(&locked, &new, Some(device())).unwrap_err();
+        assert_eq!(unknown.kind(), ErrorKind::UnknownOutcome, "{unknown}");
+        assert_eq!(std::fs::read_to_string(&place.file).unwrap(), "new");
+    }
+
+    /// A lock on a replaced file excludes no other writer, so the new file is locked.
+    #[test]
+    fn lock_of_a_replaced_file_is_taken_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = created(&directory);
+        let (asks, asked) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                let locked = place.lock().unwrap();
+                let (place, asks) = (&place, asks.clone());
+                let other = scope.spawn(move || {
+                    asks.send(()).unwrap();
+                    let locked = place.lock().unwrap();
+                    assert!(place.is_current(&locked).unwrap());
+                });
+                asked.recv().unwrap();
+                assert!(place.replace(&locked, "new").unwrap());
+                drop(locked);
+                other.join().unwrap();
+            }
+        });
     }
 }

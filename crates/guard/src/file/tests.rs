@@ -307,4 +307,26 @@ fn only_a_regular_file_of_limited_size_is_read() {
     let large = directory.path().join("large");
     File::create(&large).unwrap().set_len((64 << 20) + 1).unwrap();
     check(&large, ErrorKind::StoreViolation, "over 64 MiB");
+    File::create(&large).unwrap().set_len(64 << 20).unwrap();
+    check(&large, ErrorKind::StoreViolation, "is not an idmill witness, or was written by a later version");
+}
+
+#[tokio::test]
+async fn each_request_of_a_failed_batch_gets_the_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ids.witness");
+    let witness = FileWitness::open(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let names = ["a", "b"].map(name);
+    let writes = names.clone().map(|name| Write::new(name, None, ledger(None, 1)));
+    let read = witness.read_many(&names).await.into_iter().map(|read| read.map(drop));
+    let written = witness.swap_many(&writes).await.into_iter().map(|written| written.map(drop));
+    let failed: Vec<_> = read.chain(written).map(Result::unwrap_err).collect();
+    assert_eq!(failed.len(), 4);
+    for error in failed {
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        let text = idmill_kit::chain(&error);
+        let starts = "the batch of requests to the witness file failed: ";
+        assert!(text.starts_with(starts) && text.contains("ids.witness"), "{text}");
+    }
 }

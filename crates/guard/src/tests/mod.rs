@@ -1,14 +1,16 @@
 //! A guarded store with a store and a witness in memory.
 
+mod events;
 mod raises;
 mod refusals;
+mod trips;
 
 use std::sync::Arc;
 
-use super::{Announced, Guarded, Ledger, Ledgers, MemoryWitness, Witness, forget};
+use super::{Announced, Guarded, Ledger, Ledgers, MemoryWitness, Witness, forget, shortened};
 use idmill::SequenceName;
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, MemoryStore, Page, Reserve, SequenceInfo, Store,
+    Bounds, Capabilities, Change, GiveBack, Grant, Identity, MemoryStore, Page, Reserve, SequenceInfo, Store,
     StoreFuture,
 };
 use idmill::{ErrorKind, Result};
@@ -62,7 +64,7 @@ async fn emptied_store_is_rejected_and_a_removal_is_accepted() {
     let refused = starts(&guarded, 1).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::StoreViolation, "{refused}");
     assert!(refused.to_string().contains("fix the URL, restore the store, or"), "{refused}");
-    assert!(guarded.remove(&name()).await.unwrap());
+    assert!(guarded.remove(&name(), None).await.unwrap());
     assert_eq!(starts(&guarded, 1).await.unwrap(), 11, "above the claims of the removed sequence");
     assert_eq!(guarded.healed(), 0, "nothing went back");
 }
@@ -192,7 +194,7 @@ impl Store for Stubborn {
         Box::pin(async { Err(self.kind.into()) })
     }
 
-    fn remove<'a>(&'a self, _: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
+    fn remove<'a>(&'a self, _: &'a SequenceName, _: Option<Identity>) -> StoreFuture<'a, Result<bool>> {
         Box::pin(async { Err(self.kind.into()) })
     }
 
@@ -210,10 +212,10 @@ async fn rejected_change_is_withdrawn_and_unknown_stays_pending() {
         let reset = stubborn.set(&name(), Change::new().next(1).backwards(true)).await;
         assert_eq!(reset.unwrap_err().kind(), kind);
         assert_eq!(announced(), is_pending.then_some(Announced::Resetting { start: 1 }));
-        assert_eq!(stubborn.remove(&name()).await.unwrap_err().kind(), kind);
+        assert_eq!(stubborn.remove(&name(), None).await.unwrap_err().kind(), kind);
         assert_eq!(announced(), is_pending.then_some(Announced::Removing));
         // A removal that was withdrawn, or is still pending, does not permit a new sequence.
-        store.remove(&name()).await.unwrap();
+        store.remove(&name(), None).await.unwrap();
         let refused = starts(&guarded, 1).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::StoreViolation, "{refused}");
         assert_eq!(
@@ -221,7 +223,7 @@ async fn rejected_change_is_withdrawn_and_unknown_stays_pending() {
             is_pending,
             "{refused}"
         );
-        assert!(guarded.remove(&name()).await.unwrap());
+        assert!(guarded.remove(&name(), None).await.unwrap());
         assert_eq!(starts(&guarded, 1).await.unwrap(), 6);
     }
 }
@@ -239,7 +241,7 @@ async fn change_supersedes_what_is_pending() {
 async fn recreated_sequence_starts_above_the_removed_one() {
     let (store, witness, guarded) = guarded();
     assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
-    assert!(guarded.remove(&name()).await.unwrap());
+    assert!(guarded.remove(&name(), None).await.unwrap());
     store.create(&name(), Bounds::of::<u64>()).await.unwrap();
     let others: Vec<_> = (0..3).map(|_| Guarded::new(store.clone(), witness.clone())).collect();
     for (other, start) in others.iter().zip([11, 14, 17]) {
@@ -247,7 +249,7 @@ async fn recreated_sequence_starts_above_the_removed_one() {
         assert_eq!(other.healed(), 0);
     }
     assert!(!forget(&witness, &name()).await.unwrap(), "it is in use");
-    assert!(guarded.remove(&name()).await.unwrap());
+    assert!(guarded.remove(&name(), None).await.unwrap());
     assert!(forget(&witness, &name()).await.unwrap());
     assert_eq!(starts(&guarded, 3).await.unwrap(), 1);
 }
@@ -256,7 +258,7 @@ async fn recreated_sequence_starts_above_the_removed_one() {
 async fn recreated_sequence_below_the_claims_is_rejected() {
     let (store, _, guarded) = guarded();
     assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
-    assert!(guarded.remove(&name()).await.unwrap());
+    assert!(guarded.remove(&name(), None).await.unwrap());
     store.create(&name(), Bounds::new(1, 9).unwrap()).await.unwrap();
     let error = guarded.reserve(&Reserve::new(name(), 1)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exhausted);
@@ -268,7 +270,7 @@ async fn removal_of_an_unclaimed_sequence_is_known() {
     let (store, witness, guarded) = guarded();
     store.create(&name(), Bounds::of::<u64>()).await.unwrap();
     store.reserve(&orders(20)).await.unwrap();
-    assert!(guarded.remove(&name()).await.unwrap());
+    assert!(guarded.remove(&name(), None).await.unwrap());
     assert!(witness.ledger("orders").unwrap().is_removed());
     assert_eq!(starts(&guarded, 1).await.unwrap(), 21);
 }

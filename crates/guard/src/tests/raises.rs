@@ -23,9 +23,10 @@ async fn raised_ids_stay_used() {
         if restored {
             store.restore(&backup);
         } else {
-            assert!(guarded.remove(&name()).await.unwrap());
+            assert!(guarded.remove(&name(), None).await.unwrap());
         }
         assert_eq!(starts(&guarded, 5).await.unwrap(), 501, "{raise:?} {restored}");
+        assert_eq!(guarded.healed(), u64::from(restored), "only a restored store went back");
     }
 }
 
@@ -82,10 +83,63 @@ async fn removal_covers_unclaimed_ids_of_the_store() {
     let (store, _, guarded) = guarded();
     assert_eq!(starts(&guarded, 5).await.unwrap(), 1);
     store.reserve(&orders(100)).await.unwrap();
-    assert!(guarded.remove(&name()).await.unwrap());
+    assert!(guarded.remove(&name(), None).await.unwrap());
     store.reserve(&orders(200)).await.unwrap();
-    assert!(guarded.remove(&name()).await.unwrap());
+    assert!(guarded.remove(&name(), None).await.unwrap());
     assert_eq!(starts(&guarded, 5).await.unwrap(), 201);
+}
+
+/// Another process replaces the sequence before it is removed.
+#[derive(Debug)]
+struct Replaced(MemoryStore);
+
+impl Store for Replaced {
+    fn remove<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        expected: Option<Identity>,
+    ) -> StoreFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            assert!(self.0.remove(name, None).await?);
+            self.0.create(name, Bounds::of::<u64>()).await?;
+            self.0.remove(name, expected).await
+        })
+    }
+
+    idmill::store_calls!(|this| this.0 => capabilities reserve give_back create inspect list set);
+}
+
+#[tokio::test]
+async fn removal_of_another_identity_leaves_the_ledger() {
+    let (store, witness, guarded) = guarded();
+    assert_eq!(starts(&guarded, 5).await.unwrap(), 1);
+    let (ledger, stored) = (witness.ledger("orders"), store.inspect(&name()).await.unwrap().unwrap());
+    let identity = stored.identity;
+    let other = Identity { epoch: identity.epoch + 1, ..identity };
+    let refused = guarded.remove(&name(), Some(other)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
+    assert_eq!((witness.ledger("orders"), store.inspect(&name()).await.unwrap()), (ledger, Some(stored)));
+    // The sequence is replaced between the announcement and the removal.
+    let late = Guarded::new(Replaced(store.clone()), witness.clone());
+    let refused = late.remove(&name(), Some(identity)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
+    let after = witness.ledger("orders").unwrap();
+    assert_eq!((after.identity, after.top(), after.announced), (identity, 6, None));
+    let identity = store.inspect(&name()).await.unwrap().expect("the new sequence").identity;
+    assert!(guarded.remove(&name(), Some(identity)).await.unwrap());
+    assert_eq!(starts(&guarded, 5).await.unwrap(), 6);
+}
+
+#[tokio::test]
+async fn refused_removal_does_not_block_the_new_sequence() {
+    let (store, witness, guarded) = guarded();
+    store.create(&name(), Bounds::of::<u64>()).await.unwrap();
+    store.reserve(&orders(20)).await.unwrap();
+    let identity = store.inspect(&name()).await.unwrap().unwrap().identity;
+    let late = Guarded::new(Replaced(store.clone()), witness.clone());
+    let refused = late.remove(&name(), Some(identity)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
+    assert_eq!(starts(&guarded, 5).await.unwrap(), 21, "above the ids of the replaced sequence");
 }
 
 /// Two administrators remove a sequence at once. Between them, another process creates it again.
@@ -94,10 +148,10 @@ async fn overlapping_removals_leave_no_claims_behind() {
     let (store, witness, guarded) = guarded();
     assert_eq!(starts(&guarded, 5).await.unwrap(), 1);
     let announced = witness.ledger("orders");
-    assert!(guarded.remove(&name()).await.unwrap());
+    assert!(guarded.remove(&name(), None).await.unwrap());
     assert_eq!(starts(&guarded, 5).await.unwrap(), 6);
     // The second administrator read the first ledger, and removes the new sequence.
-    store.remove(&name()).await.unwrap();
+    store.remove(&name(), None).await.unwrap();
     assert_ne!(announced.unwrap().identity, witness.ledger("orders").unwrap().identity);
     guarded.confirm_another(&name()).await.unwrap();
     assert_eq!(starts(&guarded, 5).await.unwrap(), 11);

@@ -30,9 +30,37 @@ async fn refused_ranges_go_back_and_no_more_are_reserved() {
         assert_eq!(store.reserves(), before + 1);
         let next = store.inspect(&name()).await.unwrap().unwrap().next;
         assert_eq!(next, Some(1 + gap));
-        assert!(guarded.remove(&name()).await.unwrap());
+        assert!(guarded.remove(&name(), None).await.unwrap());
         assert_eq!(starts(&guarded, 1).await.unwrap(), 101.min(11 + gap));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusal_under_a_pending_removal_is_remembered() {
+    let (store, witness, guarded) = guarded();
+    let nothing = store.snapshot();
+    assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
+    witness.set_ledger(&name(), witness.ledger("orders").unwrap().removing(None));
+    store.restore(&nothing);
+    let before = store.reserves();
+    for _ in 0..2 {
+        assert_eq!(starts(&guarded, 10).await.unwrap_err().kind(), ErrorKind::StoreViolation);
+        assert_eq!(store.reserves(), before + 1);
+    }
+}
+
+#[tokio::test]
+async fn refusal_ends_when_the_ledger_changes() {
+    let (store, witness, guarded) = guarded();
+    let nothing = store.snapshot();
+    assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
+    store.restore(&nothing);
+    for _ in 0..2 {
+        assert_eq!(starts(&guarded, 10).await.unwrap_err().kind(), ErrorKind::StoreViolation);
+    }
+    // A person removes the ledger. The sequence stays the same.
+    witness.set_ledger(&name(), None);
+    assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
 }
 
 #[tokio::test]
@@ -50,6 +78,34 @@ async fn late_claim_is_a_counted_gap() {
     assert!(u128::from(grant.range.start()) >= seen.unwrap().top());
 }
 
+/// A range whose claim may be stored must not be granted again.
+#[tokio::test]
+async fn range_goes_back_only_if_its_claim_certainly_failed() {
+    use ErrorKind::{Deadline, Empty, Overloaded, StoreViolation, Unavailable, UnknownOutcome, Witness};
+    for &kind in ErrorKind::ALL {
+        let reported = match kind {
+            UnknownOutcome | Deadline | StoreViolation => UnknownOutcome,
+            Empty | Overloaded | Unavailable => kind,
+            _ => Witness,
+        };
+        let is_certain = reported != UnknownOutcome;
+        for gives_back in [true, false] {
+            let (store, witness) = (MemoryStore::new(), MemoryWitness::new());
+            let guarded = if gives_back {
+                Guarded::new(store.clone(), witness)
+            } else {
+                Guarded::new(Keeping(store.clone()), witness)
+            };
+            let grant = store.reserve(&orders(10)).await.unwrap();
+            let error = guarded.unclaimed(&name(), &grant, kind.into()).await;
+            let next = store.inspect(&name()).await.unwrap().unwrap().next;
+            let gap = if is_certain && !gives_back { 10 } else { 0 };
+            let expected = if is_certain && gives_back { 1 } else { 11 };
+            assert_eq!((error.kind(), error.gap(), next), (reported, gap, Some(expected)), "{kind}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn failing_witness_says_nothing_about_the_sequence() {
     let (_, witness, guarded) = guarded();
@@ -58,7 +114,7 @@ async fn failing_witness_says_nothing_about_the_sequence() {
         witness.fail_with(Some(kind));
         let outcomes = [
             starts(&guarded, 1).await.map(drop),
-            guarded.remove(&name()).await.map(drop),
+            guarded.remove(&name(), None).await.map(drop),
             guarded.set(&name(), Change::new().next(1).backwards(true)).await.map(drop),
         ];
         for error in outcomes.map(Result::unwrap_err) {

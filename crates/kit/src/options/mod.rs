@@ -331,8 +331,9 @@ mod tests {
     fn store_without_history_rejects_failover() {
         let error = usual().read("failover=refuse").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
-        assert!(error.to_string().contains("unknown option `failover`"), "{error}");
-        assert!(error.to_string().contains("guard=URL"), "{error}");
+        let message = "connect: unknown option `failover`: this store detects no failovers; use `idmill-guard` or `guard=URL` \
+                       against repeated ids";
+        assert_eq!(error.to_string(), message);
     }
 
     #[test]
@@ -374,5 +375,43 @@ mod tests {
                 prop_assert_eq!(usual().read(printed.trim_start_matches('?')).unwrap(), toy);
             }
         }
+    }
+
+    /// The default timeout of a request is between the bounds that every store shares.
+    #[test]
+    fn shared_kinds_have_their_documented_bounds() {
+        for (kind, takes, valid, invalid) in [
+            (TIMEOUT, "1ms to 24h", ["1ms", "24h"], ["999us", "86400001ms"]),
+            (FILE, "the path of a file", ["x", "/a/b"], ["", ""]),
+            (ADDRESS, "HOST:PORT, as in `localhost:9010`", ["h:1", "[::1]:65535"], ["h", "h:0"]),
+            (whole(2, 9), "2 to 9", ["2", "9"], ["1", "10"]),
+            (
+                duration("2s", "4s").in_steps_of("2s"),
+                "2s to 4s in steps of 2s",
+                ["2s", "4000ms"],
+                ["3s", "6s"],
+            ),
+            (duration("2s", "4s").or_none(), "2s to 4s, or `none`", ["2s", "3s"], ["1s", "none"]),
+            (words::<Mode>(), "`ro`, `rw`, `rwc`", ["ro", "rwc"], ["", "RO"]),
+        ] {
+            assert_eq!(kind.takes(), takes);
+            for (value, fits) in
+                valid.map(|value| (value, true)).into_iter().chain(invalid.map(|value| (value, false)))
+            {
+                assert_eq!(kind.fits(value), fits, "{takes}: {value}");
+            }
+        }
+        let remedy = "write a whole number and its unit (ms, s, m or h), 1ms to 24h";
+        let error = TIMEOUT.check("IDMILL_TIMEOUT", "5").unwrap_err().to_string();
+        assert_eq!(error, format!("connect: IDMILL_TIMEOUT=\"5\" cannot be used: {remedy}"));
+        TIMEOUT.check("IDMILL_TIMEOUT", "5s").unwrap();
+    }
+
+    #[test]
+    fn subset_of_the_options_has_only_its_keys() {
+        let mut toy = usual();
+        let keys = |entries: Vec<Entry<'_>>| entries.iter().map(|entry| entry.about.key).collect::<Vec<_>>();
+        let some = toy.entries().into_iter().filter_map(|entry| entry.among(&["tls", "ca"])).collect();
+        assert_eq!(keys(some), ["ca", "tls"]);
     }
 }

@@ -51,3 +51,49 @@ impl Tls {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options as _;
+
+    fn tls(query: &str) -> Tls {
+        Tls::with_defaults().read(query).unwrap()
+    }
+
+    #[test]
+    fn certificate_file_turns_tls_on() {
+        for (query, is_on) in [
+            ("", false),
+            ("tls=true", true),
+            ("tls=false", false),
+            ("ca=/c", true),
+            ("cert=/c", true),
+            ("key=/k", false),
+            ("tls=false&ca=/c", false),
+        ] {
+            assert_eq!(tls(query).is_on(), is_on, "{query}");
+        }
+        assert!(Tls::fixed(true).is_on() && !Tls::fixed(false).is_on());
+    }
+
+    #[test]
+    fn certificates_are_complete_and_used() {
+        for query in ["", "tls=true", "tls=false", "ca=/c", "cert=/c&key=/k", "tls=true&ca=/a&cert=/c&key=/k"]
+        {
+            tls(query).check("toy://", "toys://").unwrap();
+        }
+        let incomplete = "the certificate or its key is missing; set both, `cert=FILE&key=FILE`";
+        let unused = "certificates are not used with toy://; write toys://, or omit the certificates";
+        for (query, says) in [
+            ("cert=/c", incomplete),
+            ("key=/k", incomplete),
+            ("tls=false&key=/k", incomplete),
+            ("tls=false&ca=/c", unused),
+            ("tls=false&cert=/c&key=/k", unused),
+        ] {
+            let error = tls(query).check("toy://", "toys://").unwrap_err().to_string();
+            assert_eq!(error, format!("connect: {says}"), "{query}");
+        }
+    }
+}

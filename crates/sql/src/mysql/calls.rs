@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use idmill::store::{
-    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo,
-    already_exists, not_found,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Identity, Listing, Page, Reserve,
+    SequenceInfo, already_exists, not_found,
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::history::Failover;
@@ -166,9 +166,20 @@ impl<E: Executor + Send> Dialect<E> for Calls {
         Err(crowded())
     }
 
-    async fn remove(&self, executor: &mut E, name: &SequenceName) -> Result<bool> {
+    async fn remove(
+        &self,
+        executor: &mut E,
+        name: &SequenceName,
+        expected: Option<Identity>,
+    ) -> Result<bool> {
         self.writing::<E>()?;
-        Ok(self.history.write(executor, &self.table.delete(name, self.history)).await?.changed > 0)
+        let delete = self.table.delete(name, expected, self.history);
+        let removed = self.history.write(executor, &delete).await?.changed > 0;
+        if !removed && expected.is_some() {
+            let seen = read_to_write(executor, &self.table, name).await?;
+            seen.map_or(Ok(()), |seen| seen.info.check_identity(expected))?;
+        }
+        Ok(removed)
     }
 
     async fn server(&self, executor: &mut E) -> Result<Option<String>> {

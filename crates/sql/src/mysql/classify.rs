@@ -7,7 +7,7 @@
 use std::error::Error as StdError;
 
 use idmill::{Error, ErrorKind};
-use idmill_kit::mode::GONE;
+use idmill_kit::mode::MISSING_TABLE;
 
 use crate::{Asked, EngineError, Fault, chain};
 
@@ -114,7 +114,7 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
         Some(3159) => "use tls=true",
         Some(1046) => "name a database in the URL or in the options of the pool",
         Some(1049) => "create it",
-        Some(1146) => GONE,
+        Some(1146) => MISSING_TABLE,
         Some(1054 | 1136) => {
             "the table is not idmill's; name another with `table=NAME` (`table(NAME)` in code)"
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::Mode;
-use idmill_kit::mode::NEVER_MADE;
+use idmill_kit::mode::MISSING_TABLE;
 
 use super::classify::failed;
 use super::run::{self, read, text, try_read, unsigned};
@@ -135,7 +135,7 @@ pub(super) async fn has_witness<E: Executor>(executor: &mut E, witness: &Table) 
 async fn create<E: Executor>(executor: &mut E, table: &Table, mode: Mode, place: &str) -> Result<()> {
     let name = table.name();
     if mode != Mode::Create {
-        let message = format!("there is no table `{name}` at {place}; {NEVER_MADE}");
+        let message = format!("there is no table `{name}` at {place}; {MISSING_TABLE}");
         return Err(Error::new(ErrorKind::NotFound, message));
     }
     run::create(executor, &table.ddl()).await?;

@@ -14,8 +14,9 @@ use std::fmt::{self, Write};
 
 use idmill::store::{Bounds, GiveBack, Identity, Page, Reserve, SequenceInfo};
 use idmill::{Result, SequenceName};
+use idmill_kit::history::Failover;
 use idmill_kit::options::{Kind, text};
-use idmill_kit::paging;
+use idmill_kit::{paging, refuse};
 
 use super::history::{HERE, History};
 use crate::column::{is_plain, no_name};
@@ -214,8 +215,25 @@ impl Table {
     /// Like [`advance`](Self::advance), with any bounds and identity: the first id is at least `floor`, the
     /// last at most `ceiling`.
     pub(super) fn advance_any(&self, request: &Reserve, floor: u64, history: History) -> Option<String> {
-        let (low, high) = (floor.max(1), request.ceiling.checked_sub(request.count.max(1) - 1)?);
-        let (count, sets, name) = (request.count, history.sets(), hex(&request.name));
+        let high = request.ceiling.checked_sub(request.count.max(1) - 1)?;
+        Some(self.advance_within(&hex(&request.name), request.count, (floor.max(1), high), history))
+    }
+
+    /// Returns the statement that draws `count` ids inside a transaction of any driver. Its parameter is the
+    /// name. It leaves at least one id of the sequence.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a count of 0.
+    pub fn published(&self, count: u64) -> Result<String> {
+        let Some(more) = count.checked_sub(1) else {
+            return Err(refuse("the number of ids is 0; draw at least 1"));
+        };
+        let history = History::in_transaction(Failover::default());
+        Ok(self.advance_within("?", count, (1, u64::MAX - more), history))
+    }
+
+    fn advance_within(&self, name: &str, count: u64, (low, high): (u64, u64), history: History) -> String {
+        let sets = history.sets();
         let update = format!(
             "UPDATE {self} SET `next` = LAST_INSERT_ID(`next`) + {count}{sets} WHERE `name` = {name}"
         );
@@ -223,10 +241,7 @@ impl Table {
         // Subtract as decimals: an unsigned subtraction can fail, and its result depends on `sql_mode`.
         let left = "CAST(`max` AS DECIMAL(20)) - CAST(`next` AS DECIMAL(20))";
         let whole = format!("`next` >= `start` AND `incarnation` > 0 AND `format` = {FORMAT}");
-        Some(format!(
-            "{update} AND `next` >= {low} AND `next` <= {high} AND {left} >= {} AND {whole}{holds}",
-            request.count
-        ))
+        format!("{update} AND `next` >= {low} AND `next` <= {high} AND {left} >= {count} AND {whole}{holds}")
     }
 
     /// Writes `after` if the row is still as in `seen`. If `after` equals `seen`, no rows count as changed,
@@ -277,8 +292,12 @@ impl Table {
         format!("INSERT INTO {self} ({COLUMNS}, `history`) {}", history.values(&values))
     }
 
-    pub(super) fn delete(&self, name: &SequenceName, history: History) -> String {
-        format!("DELETE FROM {self} WHERE `name` = {}{}", hex(name), history.writable())
+    /// Removes a row, if it has the expected identity.
+    pub(super) fn delete(&self, name: &SequenceName, expected: Option<Identity>, history: History) -> String {
+        let has_identity = expected.map_or_else(String::new, |Identity { incarnation, epoch }| {
+            format!(" AND `incarnation` = {incarnation} AND `epoch` = {epoch}")
+        });
+        format!("DELETE FROM {self} WHERE `name` = {}{has_identity}{}", hex(name), history.writable())
     }
 
     /// Moves `next` back to the start of the rest, if nothing was reserved after it and no other

@@ -260,7 +260,7 @@ async fn to_look_only_changes_nothing() {
         calls.give_back(server, &back).await.unwrap_err(),
         calls.create(server, &name(), bounds).await.unwrap_err(),
         calls.set(server, &name(), change).await.unwrap_err(),
-        calls.remove(server, &name()).await.unwrap_err(),
+        calls.remove(server, &name(), None).await.unwrap_err(),
         calls.may_write().unwrap_err(),
     ];
     assert!(errors.iter().all(|error| error.kind() == ErrorKind::Denied), "{errors:?}");
@@ -434,7 +434,7 @@ async fn no_write_is_sent_to_a_read_only_server() {
         calls.give_back(&mut server, &back).await.unwrap_err(),
         calls.create(&mut server, &name(), bounds).await.unwrap_err(),
         calls.set(&mut server, &name(), Change::new().next(50)).await.unwrap_err(),
-        calls.remove(&mut server, &name()).await.unwrap_err(),
+        calls.remove(&mut server, &name(), None).await.unwrap_err(),
         calls.swap_record(&mut server, &name(), None, "b").await.unwrap_err(),
         calls.swap_record(&mut server, &name(), Some("a"), "b").await.unwrap_err(),
     ];

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use idmill::store::{
-    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo,
-    already_exists, not_found,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Identity, Listing, Page, Reserve,
+    SequenceInfo, already_exists, not_found,
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::history::Failover;
@@ -295,11 +295,25 @@ impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
         Err(crowded())
     }
 
-    async fn remove(&self, executor: &mut E, name: &SequenceName) -> Result<bool> {
+    async fn remove(
+        &self,
+        executor: &mut E,
+        name: &SequenceName,
+        expected: Option<Identity>,
+    ) -> Result<bool> {
         let table = self.writing::<E>()?;
-        let removed = self.wrote(executor, Statement::write(table.delete(), asks(&[name]))).await?;
+        let values = match &expected {
+            Some(Identity { incarnation, epoch }) => asks(&[name, incarnation, epoch]),
+            None => asks(&[name]),
+        };
+        let removed =
+            self.wrote(executor, Statement::write(table.delete(expected.is_some()), values)).await?;
         if !removed {
             must_see_all(executor, table).await?;
+        }
+        if !removed && expected.is_some() {
+            let seen = self.look(executor, name).await?;
+            seen.map_or(Ok(()), |seen| seen.check_identity(expected))?;
         }
         Ok(removed)
     }

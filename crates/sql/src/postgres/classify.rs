@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use idmill::{Error, ErrorKind};
-use idmill_kit::mode::GONE;
+use idmill_kit::mode::MISSING_TABLE;
 
 use crate::{Asked, EngineError, Fault, chain};
 
@@ -221,7 +221,7 @@ fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> 
         (Some("3F000"), _) => {
             "create the schema, or name another with `schema=NAME` (`schema(NAME)` in code)"
         }
-        (Some(UNDEFINED_TABLE), _) => GONE,
+        (Some(UNDEFINED_TABLE), _) => MISSING_TABLE,
         (_, ErrorKind::UnknownOutcome) => "the write may have been applied",
         (Some("28000" | "28P01"), _) => "check the user and its password",
         (Some("42501"), _)

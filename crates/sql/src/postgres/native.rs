@@ -449,8 +449,11 @@ pub fn set_sql(sql: &str, seen: &NativeState, after: &SequenceInfo, timeout: &st
         seen.oid,
         note_sql(sql, seen.remark(), &note, after.identity),
     );
-    Ok(block("last bigint; called boolean; note text; same boolean; ", timeout, &body))
+    Ok(block(UNCHANGED_VARIABLES, timeout, &body))
 }
+
+/// The variables of [`unchanged_sql`].
+const UNCHANGED_VARIABLES: &str = "last bigint; called boolean; note text; same boolean; ";
 
 /// Locks a sequence, and raises [`CHANGED`] if it is no longer as it was seen. If only its file has changed,
 /// no value was drawn from the new file.
@@ -466,9 +469,11 @@ fn unchanged_sql(sql: &str, seen: &NativeState) -> String {
     )
 }
 
-/// Returns the statement that drops a sequence. It waits at most `timeout` for a lock.
-pub fn drop_sql(sql: &str, timeout: &str) -> String {
-    block("", timeout, &format!("DROP SEQUENCE {sql};"))
+/// Returns the statement that drops a sequence. It waits at most `timeout` for a lock. If `seen` is given and
+/// the sequence is no longer as it was seen, nothing is dropped and the error is [`CHANGED`].
+pub fn drop_sql(sql: &str, seen: Option<&NativeState>, timeout: &str) -> String {
+    let unchanged = seen.map(|seen| unchanged_sql(sql, seen)).unwrap_or_default();
+    block(UNCHANGED_VARIABLES, timeout, &format!("{unchanged} DROP SEQUENCE {sql};"))
 }
 
 /// A block that is one transaction. Its commit is durable whatever the session's settings are, and

@@ -3,7 +3,7 @@
 
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::Mode;
-use idmill_kit::mode::NEVER_MADE;
+use idmill_kit::mode::MISSING_TABLE;
 
 use super::classify::not_created;
 use super::durable::{Keeps, must_be_durable};
@@ -36,7 +36,7 @@ pub(super) async fn find<E: Executor>(executor: &mut E, table: Table, mode: Mode
 /// Creates the table. Returns `false` if another process creates it at the same time.
 async fn create<E: Executor>(executor: &mut E, table: &Table, mode: Mode) -> Result<bool> {
     if mode != Mode::Create {
-        let message = format!("there is no table {}; {NEVER_MADE}", table.sql());
+        let message = format!("there is no table {}; {MISSING_TABLE}", table.sql());
         return Err(Error::new(ErrorKind::NotFound, message));
     }
     run_ddl(executor, table.ddl()).await

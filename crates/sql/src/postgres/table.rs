@@ -251,11 +251,16 @@ impl Table {
         )
     }
 
-    /// Removes a row. Parameters: name, lock timeout.
-    pub(super) fn delete(&self) -> String {
+    /// Removes a row. Parameters: name; the expected incarnation and epoch, if `has_identity`; lock timeout.
+    pub(super) fn delete(&self, has_identity: bool) -> String {
+        let (timeout_at, identity) = if has_identity {
+            (4, " AND s.incarnation = $2::numeric AND s.epoch = $3::numeric")
+        } else {
+            (2, "")
+        };
         format!(
-            "{} DELETE FROM {} AS s USING session WHERE s.name = $1 RETURNING {ROW}, {WRITTEN}",
-            session(false, 2, ""),
+            "{} DELETE FROM {} AS s USING session WHERE s.name = $1{identity} RETURNING {ROW}, {WRITTEN}",
+            session(false, timeout_at, ""),
             self.sql()
         )
     }

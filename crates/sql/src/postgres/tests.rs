@@ -138,7 +138,7 @@ async fn a_write_that_is_not_durable_is_refused() {
         let read = Ok(vec![seen("4")]);
         let change = Change::new().next(50);
         is(calls.set(&mut Session::of([read, wrote()]), &name("s"), change).await.unwrap_err());
-        is(calls.remove(&mut Session::of([wrote()]), &name("s")).await.unwrap_err());
+        is(calls.remove(&mut Session::of([wrote()]), &name("s"), None).await.unwrap_err());
     }
     let trusted = Ok(vec![row("s", "1", "4", "on off off")]);
     let grant = calls_that_trust().await.reserve(&mut Session::of([trusted]), &request("s", 3)).await;
@@ -300,7 +300,7 @@ async fn read_only_mode_sends_no_writes() {
     denied(calls.reserve_many(&session, &[request("s", 3)]).await.remove(0).unwrap_err());
     denied(calls.create(&mut session, &name("s"), Bounds::new(1, 100).unwrap()).await.unwrap_err());
     denied(calls.set(&mut session, &name("s"), Change::default()).await.unwrap_err());
-    denied(calls.remove(&mut session, &name("s")).await.unwrap_err());
+    denied(calls.remove(&mut session, &name("s"), None).await.unwrap_err());
     assert!(session.heard().iter().all(|statement| !statement.writes));
     assert_eq!(calls.inspect(&mut session, &name("s")).await.unwrap(), None);
 }

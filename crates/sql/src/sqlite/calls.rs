@@ -1,8 +1,8 @@
 //! The calls of [`Store`](idmill::store::Store), and reserves in a transaction of the caller.
 
 use idmill::store::{
-    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo,
-    already_exists, not_found,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Identity, Listing, Page, Reserve,
+    SequenceInfo, already_exists, not_found,
 };
 use idmill::{IdRange, Result, SequenceName};
 use idmill_kit::Mode;
@@ -110,10 +110,23 @@ impl<E: Executor + Send> Dialect<Session<E>> for Calls {
         session.end(outcome).await
     }
 
-    async fn remove(&self, session: &mut Session<E>, name: &SequenceName) -> Result<bool> {
+    async fn remove(
+        &self,
+        session: &mut Session<E>,
+        name: &SequenceName,
+        expected: Option<Identity>,
+    ) -> Result<bool> {
         session.begin().await?;
-        let removed = session.db.execute(session.table.delete(name)).await;
-        session.end(removed.map(|answer| answer.changed > 0).map_err(in_transaction)).await
+        let outcome = async {
+            // Without an expected identity, a row that cannot be read is removed too.
+            if expected.is_some() {
+                session.stored(name).await?.map_or(Ok(()), |stored| stored.check_identity(expected))?;
+            }
+            let removed = session.db.execute(session.table.delete(name)).await;
+            removed.map(|answer| answer.changed > 0).map_err(in_transaction)
+        };
+        let outcome = outcome.await;
+        session.end(outcome).await
     }
 }
 

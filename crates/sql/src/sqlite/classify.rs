@@ -9,7 +9,7 @@ use std::fmt;
 
 use idmill::{Error, ErrorKind};
 use idmill_kit::causes;
-use idmill_kit::mode::GONE;
+use idmill_kit::mode::MISSING_TABLE;
 
 use super::codes as code;
 use crate::{Asked, EngineError, Fault};
@@ -169,7 +169,7 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
         (_, ErrorKind::Denied) => {
             "make the file, its -wal and -shm, and the directory writable for this user"
         }
-        (_, ErrorKind::NotFound) => GONE,
+        (_, ErrorKind::NotFound) => MISSING_TABLE,
         (code::ERROR, ErrorKind::Conflict) => {
             "the table is not idmill's; name another with `table=NAME` (`table(NAME)` in code)"
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::Mode;
-use idmill_kit::mode::NEVER_MADE;
+use idmill_kit::mode::MISSING_TABLE;
 
 use super::classify::{commit_failed, failed, has_not_begun, is_busy, is_over, refused};
 use super::durable::{be_patient, make_durable};
@@ -167,7 +167,7 @@ impl<E: Executor> Session<E> {
             return Ok(());
         }
         if mode != Mode::Create {
-            let message = format!("there is no table `{}`; {NEVER_MADE}", self.table.name());
+            let message = format!("there is no table `{}`; {MISSING_TABLE}", self.table.name());
             return Err(Error::new(ErrorKind::NotFound, message));
         }
         self.start().await?;
@@ -380,7 +380,7 @@ mod tests {
     /// Removes a sequence, and returns the outcome.
     fn remove(session: &mut Session<Scripted<false>>) -> Poll<Result<bool, ErrorKind>> {
         let name = SequenceName::new("s").unwrap();
-        let removal = pin!(Calls(Mode::ReadWrite).remove(session, &name));
+        let removal = pin!(Calls(Mode::ReadWrite).remove(session, &name, None));
         removal.poll(&mut Context::from_waker(Waker::noop())).map_err(|error| error.kind())
     }
 
@@ -460,7 +460,7 @@ mod tests {
             let Session { db, table, files, idle } = session(&[]);
             let mut session = Session { db: Failing(db, fault), table, files, idle };
             let name = SequenceName::new("s").unwrap();
-            let removal = pin!(Calls(Mode::ReadWrite).remove(&mut session, &name))
+            let removal = pin!(Calls(Mode::ReadWrite).remove(&mut session, &name, None))
                 .poll(&mut Context::from_waker(Waker::noop()));
             let Poll::Ready(Err(error)) = removal else { panic!("{removal:?}") };
             assert_eq!(error.kind(), kind, "{error}");

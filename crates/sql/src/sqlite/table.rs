@@ -121,6 +121,19 @@ impl Table {
         Statement::write(sql, values)
     }
 
+    /// Returns the statement that draws ids inside a transaction of any driver. Its parameters are the name
+    /// and the number of ids. It returns one row with the first id, or no row.
+    pub fn published(&self) -> String {
+        // Numbers are signed here: a negative `max` is above 2^63 - 1. No sum may overflow to a float.
+        format!(
+            "UPDATE {} SET next = CASE WHEN next + (?2 - 1) = max THEN NULL ELSE next + ?2 END \
+             WHERE name = ?1 AND format = {FORMAT} AND ?2 > 0 AND next >= 0 \
+             AND CASE WHEN max < 0 THEN next <= 9223372036854775807 - ?2 ELSE ?2 - 1 <= max - next END \
+             RETURNING COALESCE(next - ?2, max - ?2 + 1)",
+            self.sql()
+        )
+    }
+
     pub(super) fn delete(&self, name: &SequenceName) -> Statement<'static> {
         Statement::write(format!("DELETE FROM {} WHERE name = ?1", self.sql()), [name.as_str().into()])
     }

@@ -12,7 +12,7 @@ mod windows;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Bounds, Change, Grant, Reserve, SequenceInfo, Store, StoreFuture, exhausted};
+use idmill::store::{Bounds, Change, Grant, Identity, Reserve, SequenceInfo, Store, StoreFuture, exhausted};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use idmill_kit::Contention;
 use idmill_shared_cache::datacenter;
@@ -299,9 +299,13 @@ impl Store for DatacenterWindow {
         })
     }
 
-    fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>> {
+    fn remove<'a>(
+        &'a self,
+        name: &'a SequenceName,
+        expected: Option<Identity>,
+    ) -> StoreFuture<'a, Result<bool>> {
         Box::pin(async move {
-            let outcome = self.0.global.remove(name).await;
+            let outcome = self.0.global.remove(name, expected).await;
             self.0.knowledge.forget(name);
             outcome
         })

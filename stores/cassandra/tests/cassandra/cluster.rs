@@ -88,7 +88,9 @@ impl Cluster {
     }
 
     pub(crate) async fn open(options: &CassandraOptions) -> CassandraStore {
-        until("the store opens", || async { CassandraStore::open(options.clone()).await }).await
+        let store = until("the store opens", || async { CassandraStore::open(options.clone()).await }).await;
+        assert!(!store.capabilities().gives_back);
+        store
     }
 
     /// Opens a geo store in each datacenter, and waits until both grant ids.

@@ -182,7 +182,7 @@ async fn what_is_set_or_removed_is_heard_of_elsewhere(cluster: &Cluster, stores:
     };
     until("the other datacenter's window is withdrawn", heard).await;
     let before = insist(&stores[1], &s, &mut ledger).await.identity;
-    until("it is removed", || stores[0].remove(&s.name)).await;
+    until("it is removed", || stores[0].remove(&s.name, None)).await;
     let heard = || async {
         let grant = stores[1].reserve(&s).await?;
         if grant.identity == before { Err(ErrorKind::Unavailable.into()) } else { Ok(grant) }

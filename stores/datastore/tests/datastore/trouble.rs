@@ -142,7 +142,7 @@ async fn slower_of_two_writers_reads_again() {
         );
         let before = inspect(&store, "s").await.identity.incarnation;
         let remove = |store: DatastoreStore| async move {
-            assert!(store.remove(&name("s")).await.unwrap());
+            assert!(store.remove(&name("s"), None).await.unwrap());
         };
         let (grant, _) = with_another_in_between(&engine, "slower", remove).await;
         let grant = grant.unwrap();
@@ -169,7 +169,7 @@ async fn remove_is_retried_after_a_concurrent_reserve() {
         }
     })
     .await;
-    assert!(store.remove(&name("s")).await.unwrap());
+    assert!(store.remove(&name("s"), None).await.unwrap());
     assert_eq!(front.count("commit"), 2, "the first commit used an outdated version");
 }
 

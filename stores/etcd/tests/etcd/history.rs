@@ -159,7 +159,7 @@ async fn deleted_key_is_not_recreated_after_grants() {
     let s = ids.sequence::<u64>("s").step(10).watermark(0).await.unwrap();
     assert_eq!(s.take(20).await.unwrap().ids().last(), Some(20));
     let admin = open(&engine, "deleted").await;
-    assert!(admin.remove(&name("s")).await.unwrap());
+    assert!(admin.remove(&name("s"), None).await.unwrap());
     for _ in 0..2 {
         let error = s.next().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");

@@ -171,7 +171,7 @@ async fn a_creation_that_arrives_late_makes_no_id_twice() {
     for _ in 0..3 {
         note(direct.reserve(&request("s", 10)).await.unwrap());
     }
-    assert!(direct.remove(&name("s")).await.unwrap());
+    assert!(direct.remove(&name("s"), None).await.unwrap());
     held.open();
     held.passed().await;
     // Wait until the late create has been applied.

@@ -83,9 +83,9 @@ async fn a_key_that_is_deleted() {
     let Some((engine, mut ids)) = drawn().await else { return };
     ids.draw(50).await;
     let admin = open(&engine, "restored").await;
-    assert!(admin.remove(&name("s")).await.unwrap());
+    assert!(admin.remove(&name("s"), None).await.unwrap());
     assert_eq!(ids.repeated(20).await, 20);
-    assert!(admin.remove(&name("s")).await.unwrap());
+    assert!(admin.remove(&name("s"), None).await.unwrap());
     ids.another().await;
 }
 

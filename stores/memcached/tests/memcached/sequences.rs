@@ -187,7 +187,7 @@ async fn reset_or_recreated_sequence_gets_another_key() {
     let after = other_than(first.identity).await;
     assert_eq!((after.range.start(), after.identity.epoch), (1, 1));
     assert_ne!(before, key(&store).await);
-    store.remove(&name()).await.unwrap();
+    store.remove(&name(), None).await.unwrap();
     let again = other_than(after.identity).await;
     assert_eq!((again.range.start(), again.identity.epoch), (1, 0));
 }

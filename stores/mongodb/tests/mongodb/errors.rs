@@ -98,8 +98,8 @@ async fn write_with_a_lost_reply_is_unknown_read_is_unavailable() {
     let error = store.inspect(&s).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "a read has no unknown outcome: {error}");
     proxy.arm("delete", Fault::CutReply);
-    assert_eq!(store.remove(&s).await.unwrap_err().kind(), ErrorKind::UnknownOutcome);
-    assert!(!store.remove(&s).await.unwrap(), "the sequence was removed");
+    assert_eq!(store.remove(&s, None).await.unwrap_err().kind(), ErrorKind::UnknownOutcome);
+    assert!(!store.remove(&s, None).await.unwrap(), "the sequence was removed");
 }
 
 #[tokio::test]

@@ -43,7 +43,10 @@ fn url(address: SocketAddr, options: &str) -> String {
 }
 
 async fn open(address: SocketAddr) -> MongoStore {
-    MongoStore::open(&url(address, "")).await.unwrap()
+    let store = MongoStore::open(&url(address, "")).await.unwrap();
+    // Checked by the trial `rests_are_granted_again`, which a store without give-backs would skip.
+    assert!(store.capabilities().gives_back);
+    store
 }
 
 /// Reserves a range. Returns its start and its length.

@@ -227,7 +227,7 @@ async fn moving_backwards_begins_a_new_epoch() {
     );
     let grant = store.reserve(&request("s", 5)).await.unwrap();
     assert_eq!((grant.range.start(), grant.identity), (10, set.identity));
-    assert!(store.remove(&s).await.unwrap() && !store.remove(&s).await.unwrap());
+    assert!(store.remove(&s, None).await.unwrap() && !store.remove(&s, None).await.unwrap());
     assert_eq!(store.inspect(&s).await.unwrap(), None);
     let grant = store.reserve(&request("s", 5)).await.unwrap();
     assert_ne!(grant.identity.incarnation, created.identity.incarnation);

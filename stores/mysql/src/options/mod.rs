@@ -121,9 +121,21 @@ impl MysqlOptions {
                 "a MySQL URL needs a database, of up to 64 characters; write `mysql://HOST/DATABASE`",
             ));
         }
-        self.check_values()?;
         self.tls.check("tls=false", "tls=true")?;
-        Ok((address, Table::new(&self.table)?))
+        Ok((address, self.checked_table()?))
+    }
+
+    /// Checks the values of all options.
+    pub(super) fn checked_table(&self) -> Result<Table> {
+        self.check_values()?;
+        Table::new(&self.table)
+    }
+}
+
+/// Options without a host and a database, for a store over the caller's pool.
+impl Default for MysqlOptions {
+    fn default() -> Self {
+        Self::new("", "")
     }
 }
 
@@ -183,7 +195,7 @@ mod tests {
         let options = MysqlOptions::parse(url).unwrap();
         assert!(options == expected, "{options}");
         let six = MysqlOptions::parse("mysql://root@[::1]/ids").unwrap();
-        assert_eq!(six.timeout, crate::DEFAULT_TIMEOUT);
+        assert_eq!(six.timeout, Duration::from_secs(10));
         let address = six.address().unwrap();
         assert_eq!((address.host(), address.port(), six.authority.password.as_deref()), ("::1", 3306, None));
         assert_eq!(MysqlOptions::parse("mysql://[::1]:7/ids").unwrap().to_string(), "mysql://[::1]:7/ids");

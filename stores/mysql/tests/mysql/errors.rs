@@ -131,7 +131,7 @@ async fn missing_privileges_are_denied_with_the_remedy() {
     let looks = MysqlStore::open(&by("looks", "rights", "&mode=ro")).await.unwrap();
     assert_eq!(looks.list_all().await.unwrap().len(), 1);
     assert_eq!(refused(&looks, "s", "mode=ro").await, ErrorKind::Denied);
-    assert_eq!(looks.remove(&name("s")).await.unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(looks.remove(&name("s"), None).await.unwrap_err().kind(), ErrorKind::Denied);
 
     let writes = MysqlStore::open(&by("writes", "rights", "")).await.unwrap();
     assert_eq!(reserve(&writes, "s", 10).await.unwrap(), (11, 10));

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use idmill::IdRange;
 use idmill::store::{Change, GiveBack};
-use idmill_kit::{Mode, Target as _};
+use idmill_kit::Target as _;
 use idmill_mysql::driver::{PoolConstraints, PoolOpts, TxOpts};
 use idmill_mysql::{Failover, InTransaction};
 use idmill_testing::{eventually, holds};
@@ -140,8 +140,10 @@ async fn fenced_primary_grants_no_ids_to_a_superuser() {
     let Some((primary, replica)) = promoted(&["s"]).await else { return };
     let allow = "&failover=allow";
     let pooled = pool(primary.address(), |options| options);
-    let stores =
-        [open_with(&primary, allow).await, MysqlStore::over(&pooled, "t", Mode::Create).await.unwrap()];
+    let stores = [
+        open_with(&primary, allow).await,
+        MysqlStore::from_pool(&pooled, MysqlOptions::default().table("t")).await.unwrap(),
+    ];
     for (store, first) in stores.iter().zip([81, 82]) {
         assert_eq!(reserve(store, "s", 1).await.unwrap(), (first, 1));
     }
@@ -159,7 +161,7 @@ async fn fenced_primary_grants_no_ids_to_a_superuser() {
             store.give_back(&back).await.unwrap_err(),
             store.set(&name("s"), Change::new().next(500)).await.unwrap_err(),
             store.create(&name("new"), bounds(1, 9)).await.unwrap_err(),
-            store.remove(&name("s")).await.unwrap_err(),
+            store.remove(&name("s"), None).await.unwrap_err(),
             store.swap_record(&name("s"), None, "record").await.unwrap_err(),
         ] {
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -184,7 +186,7 @@ async fn fence_is_found_with_statement_logging_too() {
     let Some(engine) = numbered(1, "STATEMENT").await else { return };
     let single = PoolOpts::default().with_constraints(PoolConstraints::new(1, 1).unwrap());
     let pool = pool(engine.address(), |options| options.pool_opts(single));
-    let store = MysqlStore::over(&pool, "t", Mode::Create).await.unwrap();
+    let store = MysqlStore::from_pool(&pool, MysqlOptions::default().table("t")).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
     let before = pool.get_conn().await.unwrap().id();
     run(&mut root(engine.address()).await, &["SET GLOBAL read_only = 1"]).await;

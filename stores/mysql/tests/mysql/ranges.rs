@@ -2,7 +2,6 @@
 
 use idmill::IdRange;
 use idmill::store::{Change, GiveBack};
-use idmill_kit::Mode;
 
 use super::*;
 
@@ -54,7 +53,9 @@ async fn numbers_are_exact_to_both_ends_of_u64() {
     let modes = ["", "STRICT_ALL_TABLES,ANSI", "NO_UNSIGNED_SUBTRACTION,ANSI_QUOTES,NO_BACKSLASH_ESCAPES"];
     for (index, mode) in modes.into_iter().enumerate() {
         let pool = pool(engine.address(), |options| options.setup(vec![format!("SET sql_mode = '{mode}'")]));
-        let store = MysqlStore::over(&pool, &format!("edges_{index}"), Mode::Create).await.unwrap();
+        let store = MysqlStore::from_pool(&pool, MysqlOptions::default().table(format!("edges_{index}")))
+            .await
+            .unwrap();
         let near = u64::MAX - 10;
         store.create(&name("high"), bounds(near, u64::MAX)).await.unwrap();
         assert_eq!(reserve(&store, "high", 4).await.unwrap(), (near, 4), "{mode}");
@@ -113,7 +114,7 @@ async fn changes_by_others_appear_in_the_next_grant() {
     assert_eq!((grant.range.start(), grant.identity), (5, reset.identity));
     assert_ne!(grant.identity, before.identity);
 
-    theirs.remove(&name("s")).await.unwrap();
+    theirs.remove(&name("s"), None).await.unwrap();
     let created = theirs.create(&name("s"), bounds(100, 200)).await.unwrap();
     let grant = ours.reserve(&request("s", 10)).await.unwrap();
     assert_eq!((grant.range.start(), grant.identity, grant.bounds), (100, created.identity, created.bounds));
@@ -141,7 +142,7 @@ async fn an_id_left_over_from_another_statement_is_never_taken() {
             .with_reset_connection(false);
         options.pool_opts(pool).setup(vec!["SELECT LAST_INSERT_ID(7)"])
     });
-    let store = MysqlStore::over(&one, "left_over", Mode::Create).await.unwrap();
+    let store = MysqlStore::from_pool(&one, MysqlOptions::default().table("left_over")).await.unwrap();
     store.create(&name("s"), bounds(1, 100)).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
     let mut connection = one.get_conn().await.unwrap();

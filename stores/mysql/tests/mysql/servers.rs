@@ -1,6 +1,7 @@
 //! Servers, tables and pools that a store accepts or rejects.
 
-use idmill_kit::Mode;
+use std::time::Duration;
+
 use idmill_testing::engines::certificate::certify;
 
 use super::*;
@@ -23,7 +24,7 @@ async fn server_that_may_lose_commits_is_rejected() {
         cannot_open(&url(address, "t", ""), ErrorKind::Unsupported, "innodb_flush_log_at_trx_commit is")
             .await;
         let pool = pool(address, |options| options);
-        let error = MysqlStore::from_pool(&pool).await.unwrap_err();
+        let error = MysqlStore::from_pool(&pool, MysqlOptions::default()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         // Reads do not need the server to be durable.
         assert!(MysqlStore::open(&url(address, "t", "&mode=ro")).await.is_ok());
@@ -96,11 +97,28 @@ async fn a_table_of_another_kind_is_refused() {
 }
 
 #[tokio::test]
+async fn callers_pool_is_used_with_the_options() {
+    let Some(engine) = server().await else { return };
+    let pool = pool(engine.address(), |options| options);
+    let options = MysqlOptions::default().table("over_pool");
+    let store = MysqlStore::from_pool(&pool, options.clone()).await.unwrap();
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
+    let looking = MysqlStore::from_pool(&pool, options.mode(idmill_mysql::Mode::ReadOnly)).await.unwrap();
+    assert_eq!(inspect(&looking, "s").await.next, Some(11));
+    assert_eq!(refused(&looking, "s", "read-only").await, ErrorKind::Denied);
+    let options = MysqlOptions::default().timeout(Duration::ZERO);
+    let error = MysqlStore::from_pool(&pool, options).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+}
+
+#[tokio::test]
 async fn unsafe_pool_settings_are_rejected_before_a_write() {
     let Some(engine) = server().await else { return };
     let store = open(engine.address(), "pools").await;
     reserve(&store, "s", 10).await.unwrap();
-    let open_over = async |pool: &Pool| MysqlStore::over(pool, "pools", Mode::Create).await.unwrap();
+    let open_over = async |pool: &Pool| {
+        MysqlStore::from_pool(pool, MysqlOptions::default().table("pools")).await.unwrap()
+    };
     let manual = pool(engine.address(), |options| options.setup(vec!["SET autocommit = 0"]));
     assert_eq!(refused(&open_over(&manual).await, "s", "autocommit=0").await, ErrorKind::Unsupported);
     let begun = pool(engine.address(), |options| options.setup(vec!["START TRANSACTION"]));
@@ -108,7 +126,7 @@ async fn unsafe_pool_settings_are_rejected_before_a_write() {
     let found = pool(engine.address(), |options| options.client_found_rows(true));
     assert_eq!(refused(&open_over(&found).await, "s", "client_found_rows").await, ErrorKind::Unsupported);
     let nowhere = pool(engine.address(), |options| options.db_name(None::<String>));
-    let error = MysqlStore::from_pool(&nowhere).await.unwrap_err();
+    let error = MysqlStore::from_pool(&nowhere, MysqlOptions::default()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     assert_eq!(inspect(&store, "s").await.next, Some(11));
 }
@@ -123,7 +141,7 @@ async fn the_table_stays_that_of_the_database_it_was_opened_in() {
             .with_constraints(idmill_mysql::driver::PoolConstraints::new(1, 1).unwrap());
         options.pool_opts(pool)
     });
-    let store = MysqlStore::over(&pool, "stays", Mode::Create).await.unwrap();
+    let store = MysqlStore::from_pool(&pool, MysqlOptions::default().table("stays")).await.unwrap();
     reserve(&store, "s", 10).await.unwrap();
     let mut connection = pool.get_conn().await.unwrap();
     let elsewhere =

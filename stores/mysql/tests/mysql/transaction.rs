@@ -1,7 +1,7 @@
 //! Ids that commit or roll back with a transaction of the caller.
 
 use idmill_mysql::driver::{IsolationLevel, TxOpts};
-use idmill_mysql::{InTransaction, next_in, reserve_in};
+use idmill_mysql::{InTransaction, next_in, next_in_sql, reserve_in};
 
 use super::*;
 
@@ -9,7 +9,7 @@ use super::*;
 async fn ids_commit_and_roll_back_with_their_rows() {
     let Some(engine) = server().await else { return };
     let pool = pool(engine.address(), |options| options);
-    let store = MysqlStore::from_pool(&pool).await.unwrap();
+    let store = MysqlStore::from_pool(&pool, MysqlOptions::default()).await.unwrap();
     for (commit, expected) in [(false, 1), (true, 1), (false, 4), (true, 4)] {
         let mut tx = pool.start_transaction(TxOpts::default()).await.unwrap();
         assert_eq!(next_in::<i64>(&mut tx, "invoices").await.unwrap(), expected);
@@ -163,4 +163,37 @@ async fn a_transaction_that_the_server_ended_is_noticed() {
     let missing = InTransaction::<u64>::new("s").unwrap().table("no_such_table").unwrap();
     let mut tx = pool.start_transaction(TxOpts::default()).await.unwrap();
     assert_eq!(missing.next(&mut tx).await.unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn statement_for_other_drivers_draws_the_same_ids() {
+    let Some(engine) = server().await else { return };
+    let (pool, store) =
+        (pool(engine.address(), |options| options), open(engine.address(), "published").await);
+    store.create(&name("few"), bounds(1, 6)).await.unwrap();
+    let ids = InTransaction::<u64>::new("few").unwrap().table("published").unwrap();
+    for (commits, first) in [(false, 1), (true, 1), (true, 4)] {
+        let mut tx = pool.start_transaction(TxOpts::default()).await.unwrap();
+        let sql = next_in_sql("published", 2).unwrap();
+        tx.exec_drop(&sql, ("few",)).await.unwrap();
+        assert_eq!((tx.affected_rows(), tx.last_insert_id()), (1, Some(first)));
+        if commits {
+            if first == 1 {
+                assert_eq!(ids.next(&mut tx).await.unwrap(), 3);
+            }
+            tx.commit().await.unwrap();
+        } else {
+            tx.rollback().await.unwrap();
+        }
+    }
+    let mut tx = pool.start_transaction(TxOpts::default()).await.unwrap();
+    for (name, count) in [("few", 1), ("missing", 1)] {
+        tx.exec_drop(next_in_sql("published", count).unwrap(), (name,)).await.unwrap();
+        assert_eq!(tx.affected_rows(), 0, "{name}");
+    }
+    tx.rollback().await.unwrap();
+    assert_eq!(inspect(&store, "few").await.next, Some(6));
+    for error in [next_in_sql("published", 0).unwrap_err(), next_in_sql("a`b", 1).unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    }
 }

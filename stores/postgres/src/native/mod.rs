@@ -351,19 +351,29 @@ impl NativeSequences {
         server(&mut self.sessions.clone()).await
     }
 
-    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
+    async fn try_remove(&self, name: &SequenceName, expected: Option<Identity>) -> Result<bool> {
         self.mode.must_write()?;
         let kept = self.kept(name);
         let mut kept = kept.lock().await;
         let sql = self.sql(name).await?;
-        match self.sessions.batch(&drop_sql(&sql, &self.lock_timeout())).await {
-            Ok(()) => {
-                *kept = Kept::default();
-                Ok(true)
+        for _ in 0..TRIES {
+            let seen = if expected.is_some() { self.see(&sql, name).await? } else { None };
+            if seen.is_none() && expected.is_some() {
+                return Ok(false);
             }
-            Err(fault) if fault.code() == Some(UNDEFINED_TABLE) => Ok(false),
-            Err(fault) => Err(failed(fault, Asked::Write)),
+            seen.as_ref().map_or(Ok(()), |seen| seen.info()?.check_identity(expected))?;
+            match self.sessions.batch(&drop_sql(&sql, seen.as_ref(), &self.lock_timeout())).await {
+                Ok(()) => {
+                    *kept = Kept::default();
+                    return Ok(true);
+                }
+                // The next read shows whether the sequence was removed or replaced.
+                Err(fault) if seen.is_some() && matches!(fault.code(), Some(CHANGED | UNDEFINED_TABLE)) => {}
+                Err(fault) if fault.code() == Some(UNDEFINED_TABLE) => return Ok(false),
+                Err(fault) => return Err(failed(fault, Asked::Write)),
+            }
         }
+        Err(crowded())
     }
 }
 

@@ -6,14 +6,16 @@ use std::time::Duration;
 use idmill::{Error, Operation, Result};
 use idmill_kit::refuse;
 use idmill_sql::postgres::Table;
-use tokio_postgres::config::{Host, TargetSessionAttrs};
+use tokio_postgres::config::{ChannelBinding, Host, TargetSessionAttrs};
 use tokio_postgres::{Client, Config};
 
-use super::{PostgresOptions, Sequences, Session};
+use super::{Binding, PostgresOptions, Sequences, Session, SslMode};
 use crate::PostgresStore;
 use crate::session::{Sessions, client, connecting};
 use crate::tls::connector;
 
+/// The host of a URL without one, as in libpq: the directory of the server's socket on this machine.
+const LOCAL: &str = if cfg!(unix) { "/var/run/postgresql" } else { "localhost" };
 /// The idle time before the first TCP keepalive probe.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
@@ -36,15 +38,25 @@ impl PostgresOptions {
         let url = self.with_login(&self.authority.revealed());
         let mut config = Config::from_str(&url).map_err(|_| self.unreadable())?;
         if config.get_hosts().is_empty() {
-            return Err(self.unreadable());
+            config.host(LOCAL);
         }
         config.ssl_mode(self.ssl_mode.driver()).application_name(&self.application_name);
         // The timeout applies to each host, so divide it.
         let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(u32::MAX);
-        config.connect_timeout(self.timeout / 2 / hosts.max(1));
+        let most = self.timeout / 2 / hosts.max(1);
+        let own = self.connect_timeout.filter(|seconds| *seconds > 0).map(Duration::from_secs);
+        config.connect_timeout(own.map_or(most, |own| own.min(most)));
         config.keepalives_idle(KEEPALIVE).tcp_user_timeout(self.timeout);
         if self.session == Session::ReadWrite {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
+        config.channel_binding(match self.channel_binding {
+            Binding::Disable => ChannelBinding::Disable,
+            Binding::Prefer => ChannelBinding::Prefer,
+            Binding::Require => ChannelBinding::Require,
+        });
+        if let Some(options) = &self.server_options {
+            config.options(options);
         }
         Ok(config)
     }
@@ -72,18 +84,34 @@ impl PostgresOptions {
     }
 
     pub(crate) fn sessions(&self) -> Result<Sessions> {
-        let config = self.check()?;
-        let tls = connector(self.ssl_mode, self.ssl_root.as_deref())?;
+        self.sessions_of(self.check()?)
+    }
+
+    /// Returns sessions with this configuration, whose `ssl_mode` is only made stricter.
+    pub(crate) fn sessions_of(&self, mut config: Config) -> Result<Sessions> {
+        if matches!(self.ssl_mode, SslMode::Require | SslMode::VerifyFull) {
+            config.ssl_mode(self.ssl_mode.driver());
+        }
+        let identity = [self.ssl_cert.as_deref(), self.ssl_key.as_deref()];
+        let tls = connector(self.ssl_mode, self.ssl_root.as_deref(), identity)?;
         let place = Self::servers(&config);
         Ok(connecting(config, tls, place, self.timeout, self.keeps))
     }
 
     pub(crate) async fn open(&self) -> Result<PostgresStore> {
-        if self.sequences == Sequences::Native {
-            let message = "the URL has sequences=native; open it with `NativeSequences::open` or `connect`";
-            return Err(refuse(message));
-        }
-        let table = self.checked_table()?;
-        PostgresStore::over(self.sessions()?, table, self.mode, self.failover).await
+        self.open_over(self.sessions()).await
+    }
+
+    pub(crate) async fn open_over(&self, sessions: Result<Sessions>) -> Result<PostgresStore> {
+        let opening = async {
+            self.check_options()?;
+            if self.sequences == Sequences::Native {
+                let message =
+                    "the options have sequences=native; open them with `NativeSequences::open` or `connect`";
+                return Err(refuse(message));
+            }
+            PostgresStore::over(sessions?, self.checked_table()?, self.mode, self.failover).await
+        };
+        opening.await.map_err(|error| error.during(Operation::Connect))
     }
 }

@@ -19,7 +19,9 @@ use super::session::to_scan;
 use super::tls::SslMode;
 
 const MOST_INCREMENT: u64 = 1 << 31;
+const MOST_SECONDS: u64 = 24 * 60 * 60;
 const APPLICATION: Kind = text("NAME", "any text", |_| true);
+const SETTINGS: Kind = text("TEXT", "command-line options of the server", |_| true);
 
 /// The kind of object that holds the sequences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -52,6 +54,20 @@ impl Word for Session {
         &[(Self::Any, "any", ""), (Self::ReadWrite, "read-write", "a server that accepts writes")];
 }
 
+/// Whether a password is bound to the encrypted connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Binding {
+    Disable,
+    #[default]
+    Prefer,
+    Require,
+}
+
+impl Word for Binding {
+    const WORDS: &'static [(Self, &'static str, &'static str)] =
+        &[(Self::Disable, "disable", ""), (Self::Prefer, "prefer", ""), (Self::Require, "require", "")];
+}
+
 idmill_kit::options! {
     /// The location of sequences in a PostgreSQL database, and how to reach it. Creating options opens no
     /// connection.
@@ -59,9 +75,11 @@ idmill_kit::options! {
     /// As a URL: `postgres://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&sequences=native`; `postgresql:` is
     /// the same. The other options are `schema=NAME`, `increment=N`, `values=first|last`, `mode=ro|rw|rwc`,
     /// `durability=disk|trust`, `failover=refuse|allow|skip:N`, `timeout=10s`, `sslmode=verify-full`,
-    /// `sslrootcert=FILE`, `target_session_attrs=read-write` and `application_name=NAME`. Commas separate
-    /// several hosts. The directory of a Unix socket is given as a percent-encoded host, as in
-    /// `postgres://app@%2Fvar%2Frun%2Fpostgresql/shop`.
+    /// `sslrootcert=FILE`, `sslcert=FILE`, `sslkey=FILE`, `channel_binding=require`,
+    /// `connect_timeout=SECONDS`, `options=-c%20NAME%3DVALUE`, `target_session_attrs=read-write` and
+    /// `application_name=NAME`. Commas separate several hosts. The directory of a Unix socket is given as a
+    /// percent-encoded host, as in `postgres://app@%2Fvar%2Frun%2Fpostgresql/shop`, which is the same as
+    /// `postgres://app@/shop`.
     ///
     /// Printing hides the password.
     ///
@@ -113,6 +131,16 @@ idmill_kit::options! {
     pub ssl_mode ("sslmode"): SslMode = "prefer" in words::<SslMode>();
     /// With `verify-full`: a file of root certificates to trust, instead of the system's.
     pub ssl_root ("sslrootcert"): Option<PathBuf> = "" in FILE;
+    /// A file with the client's certificate, if the server requires one.
+    pub ssl_cert ("sslcert"): Option<PathBuf> = "" in FILE;
+    /// A file with the private key of `sslcert`.
+    pub ssl_key ("sslkey"): Option<PathBuf> = "" in FILE;
+    /// Whether a password is bound to the encrypted connection, as in PostgreSQL.
+    channel_binding: Binding = "prefer" in words::<Binding>();
+    /// How many seconds connecting to one host may take, at most half of `timeout`; 0 for no other limit.
+    connect_timeout: Option<u64> = "" in whole(0, MOST_SECONDS);
+    /// The server's settings for the session, such as `-c search_path=shop`.
+    server_options ("options"): Option<String> = "" in SETTINGS;
     /// The name in `pg_stat_activity`.
     pub application_name: String = "idmill" in APPLICATION;
     /// Which of the hosts to use.
@@ -145,9 +173,20 @@ impl PostgresOptions {
 
     /// Checks everything that needs no network access.
     fn check(&self) -> Result<Config> {
+        self.check_options()?;
+        self.config()
+    }
+
+    /// Checks everything except the location.
+    fn check_options(&self) -> Result<()> {
         self.check_values()?;
         if self.ssl_root.is_some() && self.ssl_mode != SslMode::VerifyFull {
             return Err(refuse("sslrootcert= needs `sslmode=verify-full`; add it"));
+        }
+        if self.ssl_cert.is_some() != self.ssl_key.is_some() {
+            return Err(refuse(
+                "the certificate or its key is missing; set both, `sslcert=FILE&sslkey=FILE`",
+            ));
         }
         if self.failover.is_some() && self.sequences == Sequences::Native {
             return Err(refuse(
@@ -155,7 +194,14 @@ impl PostgresOptions {
                  `guard=URL` instead",
             ));
         }
-        self.config()
+        Ok(())
+    }
+}
+
+/// Options without a location, for a store over the caller's client, configuration or pool.
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self::with_defaults(Authority::default(), String::new())
     }
 }
 
@@ -231,7 +277,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::DEFAULT_TIMEOUT;
 
     #[test]
     fn every_option_is_read_and_the_driver_gets_its_part() {
@@ -246,9 +291,30 @@ mod tests {
         let printed = url.replace("postgresql", "postgres").replace("p%40ss", "***");
         assert_eq!(options.to_string(), printed);
         let short = PostgresOptions::parse("postgres://localhost").unwrap();
-        assert_eq!((short.to_string().as_str(), short.timeout), ("postgres://localhost/", DEFAULT_TIMEOUT));
+        assert_eq!(
+            (short.to_string().as_str(), short.timeout),
+            ("postgres://localhost/", Duration::from_secs(10))
+        );
         let socket = PostgresOptions::parse("postgres://app@%2Frun%2Fpostgresql/shop").unwrap();
         assert_eq!(PostgresOptions::servers(&socket.check().unwrap()), "/run/postgresql/.s.PGSQL.5432");
+    }
+
+    /// tokio-postgres and libpq accept these URLs.
+    #[test]
+    fn options_of_the_driver_reach_it() {
+        use tokio_postgres::config::{ChannelBinding, Host};
+        let parse = |url: &str| PostgresOptions::parse(url).unwrap().check().unwrap();
+        let local = parse("postgres:///shop");
+        assert_eq!(local.get_dbname(), Some("shop"));
+        #[cfg(unix)]
+        assert_eq!(local.get_hosts(), [Host::Unix("/var/run/postgresql".into())]);
+        let url = "postgres://h/?channel_binding=require&options=-c%20search_path%3Dshop&connect_timeout=";
+        for (seconds, limit) in [(2, 2), (0, 5), (60, 5)] {
+            let config = parse(&format!("{url}{seconds}"));
+            assert_eq!(config.get_channel_binding(), ChannelBinding::Require);
+            assert_eq!(config.get_options(), Some("-c search_path=shop"));
+            assert_eq!(config.get_connect_timeout(), Some(&Duration::from_secs(limit)), "{seconds}");
+        }
     }
 
     #[test]
@@ -263,7 +329,9 @@ mod tests {
         for (url, remedy) in [
             ("postgres:localhost", "two slashes"),
             ("mysql://h/", "must begin with `postgres://`"),
-            ("postgres:///db", "USER:PASSWORD@HOST"),
+            ("postgres://h/?sslcert=x", "sslcert=FILE&sslkey=FILE"),
+            ("postgres://h/?channel_binding=x", "disable, prefer, require"),
+            ("postgres://h/?connect_timeout=5s", "whole number, 0 to 86400"),
             ("postgres://h:port/", "USER:PASSWORD@HOST"),
             ("postgres://h/?tabel=a", "use one of: table=idmill_sequences, schema=NAME"),
             ("postgres://h/?table=a-b", "write up to 63 ASCII letters, digits and _"),

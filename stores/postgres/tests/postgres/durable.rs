@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use idmill::ErrorKind;
 use idmill::store::Store;
-use idmill_postgres::PostgresStore;
+#[cfg(feature = "deadpool")]
+use idmill_postgres::deadpool;
+use idmill_postgres::driver::Config;
+use idmill_postgres::{Keeps, Mode, PostgresOptions, PostgresStore, Sequences};
 use idmill_testing::engines::Engine;
 
 use crate::{client, ids, open, request, reserve, schemes, server, until_set, url};
@@ -60,6 +63,47 @@ async fn a_database_of_tests_may_do_without() {
     assert_eq!(PostgresStore::open(&url(&engine, "")).await.unwrap_err().kind(), ErrorKind::Conflict);
 }
 
+/// testcontainers starts PostgreSQL with `fsync=off`.
+#[tokio::test]
+async fn callers_connections_are_used_with_the_options() {
+    let Some(engine) = server().await else { return };
+    set(&engine, "fsync", "off").await;
+    let (admin, address) = (client(&engine).await, engine.address());
+    admin.batch_execute("CREATE SCHEMA mine").await.unwrap();
+    let mut config = Config::new();
+    config.host(address.ip().to_string()).port(address.port()).user("postgres").dbname("postgres");
+    let options = PostgresOptions::default().keeps(Keeps::Trust).schema("mine");
+    let given = Arc::new(client(&engine).await);
+    let over_client = options.clone().table("over_client");
+    let mut stores = vec![
+        PostgresStore::from_client(given.clone(), over_client.clone()).await.unwrap(),
+        PostgresStore::from_config(config.clone(), options.clone().table("over_config")).await.unwrap(),
+    ];
+    #[cfg(feature = "deadpool")]
+    {
+        let pool = deadpool::Manager::new(config.clone(), idmill_postgres::driver::NoTls);
+        let pool = deadpool::Pool::builder(pool).build().unwrap();
+        stores.push(PostgresStore::from_pool(pool, options.clone().table("over_pool")).await.unwrap());
+    }
+    for store in &stores {
+        assert_eq!(ids(reserve(store, "s", 3).await.unwrap().range), (1, 3));
+    }
+    let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'mine' AND tablename LIKE 'over_%'";
+    let tables: i64 = admin.query_one(tables, &[]).await.unwrap().get(0);
+    assert_eq!(usize::try_from(tables).unwrap(), stores.len());
+    let looking = PostgresStore::from_client(given.clone(), over_client.mode(Mode::ReadOnly)).await.unwrap();
+    assert_eq!(reserve(&looking, "s", 1).await.unwrap_err().kind(), ErrorKind::Denied);
+    for (options, kind) in [
+        (PostgresOptions::default(), ErrorKind::Conflict), // fsync
+        (options.clone().sequences(Sequences::Native), ErrorKind::InvalidInput),
+        (options.clone().table("a-b"), ErrorKind::InvalidInput),
+        (options.mode(Mode::ReadWrite).table("missing"), ErrorKind::NotFound),
+    ] {
+        let error = PostgresStore::from_client(given.clone(), options).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+    }
+}
+
 /// Even if the table itself is logged, a crash empties its unlogged parts, and their sequences would begin
 /// again.
 #[tokio::test]
@@ -90,11 +134,11 @@ async fn a_client_in_a_transaction_is_refused() {
     let Some(engine) = server().await else { return };
     let client = Arc::new(client(&engine).await);
     client.batch_execute("BEGIN").await.unwrap();
-    let error = PostgresStore::from_client(client.clone()).await.unwrap_err();
+    let error = PostgresStore::from_client(client.clone(), PostgresOptions::default()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert!(error.to_string().contains("is in a transaction"), "{error}");
     client.batch_execute("ROLLBACK").await.unwrap();
-    let store = PostgresStore::from_client(client.clone()).await.unwrap();
+    let store = PostgresStore::from_client(client.clone(), PostgresOptions::default()).await.unwrap();
     assert_eq!(ids(reserve(&store, "s", 3).await.unwrap().range), (1, 3));
     for end in ["ROLLBACK", "COMMIT"] {
         client.batch_execute("BEGIN").await.unwrap();

@@ -1,7 +1,8 @@
 //! TLS: each `sslmode` with a server and its certificate.
 
 use idmill::ErrorKind;
-use idmill_postgres::PostgresStore;
+use idmill_postgres::driver::Config;
+use idmill_postgres::{PostgresOptions, PostgresStore, SslMode};
 use idmill_testing::engines::Engine;
 use idmill_testing::engines::certificate::certify;
 
@@ -35,6 +36,38 @@ async fn each_sslmode_encrypts_and_verifies_as_documented() {
         assert_eq!(error.kind(), kind, "{url}: {error}");
         assert!(error.to_string().contains(remedy), "{url}: {error}");
     }
+}
+
+#[tokio::test]
+async fn client_certificate_is_shown_to_the_server() {
+    let Some(engine) = Engine::down("postgres") else { return };
+    let (certificate, key) = certify(engine.dir());
+    engine.restart().await;
+    let admin = client(&engine).await;
+    admin.batch_execute("ALTER SYSTEM SET ssl_ca_file = 'server.pem'").await.unwrap();
+    admin.batch_execute("CREATE ROLE shop LOGIN; GRANT ALL ON SCHEMA public TO shop").await.unwrap();
+    engine.kill();
+    let rules =
+        "host all postgres 127.0.0.1/32 trust\nhostssl all shop 127.0.0.1/32 trust clientcert=verify-ca\n";
+    std::fs::write(engine.dir().join("data/pg_hba.conf"), rules).unwrap();
+    engine.restart().await;
+    let shop = |options: &str| url(&engine, options).replace("//postgres@", "//shop@");
+    let error = PostgresStore::open(&shop("")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    let shown = shop(&format!("&sslcert={certificate}&sslkey={key}"));
+    let store = PostgresStore::open(&shown).await.unwrap();
+    assert_eq!(ids(reserve(&store, "s", 1).await.unwrap().range), (1, 1));
+    // The driver has no option for certificates: those of the store apply to its configuration.
+    let address = engine.address();
+    let mut config = Config::new();
+    config.host(address.ip().to_string()).port(address.port()).user("shop").dbname("postgres");
+    let options = PostgresOptions::default().ssl_cert(certificate.clone()).ssl_key(key);
+    let options = options.ssl_mode(SslMode::VerifyFull).ssl_root(certificate);
+    let store = PostgresStore::from_config(config.clone(), options.clone()).await.unwrap();
+    assert_eq!(ids(reserve(&store, "s", 1).await.unwrap().range), (2, 2));
+    let unknown = options.ssl_key("/no/such.pem");
+    let error = PostgresStore::from_config(config, unknown).await.unwrap_err();
+    assert!(error.to_string().contains("sslkey=\"/no/such.pem\""), "{error}");
 }
 
 /// Returns whether all connections of this application are encrypted. At least one must exist.

@@ -37,7 +37,7 @@ async fn rules_of_others_are_conflicts() {
     let native = NativeSequences::open(&url(&engine, "&sequences=native")).await.unwrap();
     is(&reserve(&native, "other", 1).await.unwrap_err(), ErrorKind::Conflict, "has this name");
     admin.batch_execute("CREATE TABLE rows (id serial)").await.unwrap();
-    is(&native.remove(&name("rows_id_seq")).await.unwrap_err(), ErrorKind::Conflict, "2BP01");
+    is(&native.remove(&name("rows_id_seq"), None).await.unwrap_err(), ErrorKind::Conflict, "2BP01");
     // A failure before the commit leaves the store unchanged.
     assert_eq!(native.list_all().await.unwrap().len(), 1);
 }

@@ -142,9 +142,9 @@ async fn native_administration_times_out_on_a_held_lock() {
     let mut holder = client(&engine).await;
     let tx = holder.transaction().await.unwrap();
     tx.batch_execute("SELECT nextval('s')").await.unwrap();
-    let error = impatient.remove(&name("s")).await.unwrap_err();
+    let error = impatient.remove(&name("s"), None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("55P03"), "{error}");
     tx.rollback().await.unwrap();
-    assert!(store.remove(&name("s")).await.unwrap());
+    assert!(store.remove(&name("s"), None).await.unwrap());
 }

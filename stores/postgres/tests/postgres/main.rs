@@ -11,6 +11,8 @@ mod locks;
 mod native;
 mod places;
 mod pooled;
+#[cfg(feature = "deadpool")]
+mod pools;
 mod records;
 mod restores;
 mod rows;

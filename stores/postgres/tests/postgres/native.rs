@@ -15,7 +15,10 @@ use crate::{client, identity, ids, inspect, name, reserve, server, url};
 const RESTARTS: u64 = 1_000;
 
 async fn open(engine: &Engine, options: &str) -> NativeSequences {
-    NativeSequences::open(&url(engine, &format!("&sequences=native{options}"))).await.unwrap()
+    let url = url(engine, &format!("&sequences=native{options}"));
+    let store = NativeSequences::open(&url).await.unwrap();
+    assert!(!store.capabilities().gives_back);
+    store
 }
 
 async fn nextval(client: &Client, name: &str) -> u64 {
@@ -164,7 +167,7 @@ async fn foreign_restart_is_a_new_epoch_at_the_exact_id() {
     assert_eq!((set.next, set.identity.epoch), (Some(100), again.identity.epoch + 1));
     assert_eq!(inspect(&store, "s").await, set);
     assert_eq!(draw(&store, "s", 10).await.start(), 100);
-    store.remove(&name("s")).await.unwrap();
+    store.remove(&name("s"), None).await.unwrap();
     draw(&store, "s", 1).await;
     assert_ne!(inspect(&store, "s").await.identity.incarnation, before.identity.incarnation);
 }
@@ -325,7 +328,7 @@ async fn names_are_kept_as_they_are() {
     let listed: Vec<_> = store.list_all().await.unwrap().iter().map(|info| info.name.to_string()).collect();
     assert_eq!(listed, names);
     for sequence in &names {
-        assert!(store.remove(&name(sequence)).await.unwrap());
+        assert!(store.remove(&name(sequence), None).await.unwrap());
     }
     assert_eq!(store.list_all().await.unwrap(), []);
     let error = reserve(&store, &"x".repeat(64), 1).await.unwrap_err();

@@ -44,8 +44,8 @@ async fn schema_created_later_restarts_no_sequence() {
     assert_eq!(places, ["public.idmill_sequences", "public.s", "shop.new"]);
     // `set` and `remove` change the sequence in the schema in which it was found.
     let native = schemes().open(&both[1]).await.unwrap();
-    assert!(native.remove(&name("s")).await.unwrap());
-    assert!(native.remove(&name("new")).await.unwrap());
+    assert!(native.remove(&name("s"), None).await.unwrap());
+    assert!(native.remove(&name("new"), None).await.unwrap());
     assert_eq!(native.list_all().await.unwrap(), []);
 }
 

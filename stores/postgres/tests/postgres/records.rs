@@ -2,7 +2,7 @@
 
 use idmill::ErrorKind;
 use idmill::store::{Page, Store};
-use idmill_postgres::PostgresStore;
+use idmill_postgres::{PostgresOptions, PostgresStore};
 
 use crate::{client, name, open, schemes, server, url};
 
@@ -62,7 +62,8 @@ async fn unsafe_or_foreign_witness_table_is_rejected() {
 async fn a_client_in_a_transaction_of_the_caller_s_writes_none() {
     let Some(engine) = server().await else { return };
     let given = std::sync::Arc::new(client(&engine).await);
-    let (store, s) = (PostgresStore::from_client(given.clone()).await.unwrap(), name("s"));
+    let (store, s) =
+        (PostgresStore::from_client(given.clone(), PostgresOptions::default()).await.unwrap(), name("s"));
     assert!(store.swap_record(&s, None, "a").await.unwrap());
     given.batch_execute("BEGIN").await.unwrap();
     let error = store.swap_record(&s, Some("a"), "b").await.unwrap_err();

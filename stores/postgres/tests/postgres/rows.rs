@@ -194,13 +194,14 @@ async fn missing_privileges_and_read_only_writes_are_denied() {
     let looking = PostgresStore::open_with(looking.mode(Mode::ReadOnly)).await.unwrap();
     assert_eq!(inspect(&looking, "s").await.next, Some(2));
     assert_eq!(reserve(&looking, "s", 1).await.unwrap_err().kind(), ErrorKind::Denied);
-    assert_eq!(looking.remove(&name("s")).await.unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(looking.remove(&name("s"), None).await.unwrap_err().kind(), ErrorKind::Denied);
 }
 
 #[tokio::test]
 async fn a_client_of_the_caller_s_serves_until_it_is_closed() {
     let Some(engine) = server().await else { return };
-    let store = PostgresStore::from_client(Arc::new(client(&engine).await)).await.unwrap();
+    let own = Arc::new(client(&engine).await);
+    let store = PostgresStore::from_client(own, PostgresOptions::default()).await.unwrap();
     let all = (0..20).map(|_| async { reserve(&store, "s", 5).await.unwrap().range.start() });
     let mut starts = futures_all(all).await;
     starts.sort_unstable();
@@ -221,7 +222,7 @@ async fn store_with_a_config_reconnects() {
     let address = engine.address();
     let mut config = Config::new();
     config.host(address.ip().to_string()).port(address.port()).user("postgres").dbname("postgres");
-    let store = PostgresStore::from_config(config).await.unwrap();
+    let store = PostgresStore::from_config(config, PostgresOptions::default()).await.unwrap();
     assert_eq!(ids(reserve(&store, "s", 3).await.unwrap().range), (1, 3));
     let ours = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname IS NOT NULL";
     client(&engine).await.batch_execute(ours).await.unwrap();
@@ -264,7 +265,7 @@ async fn hidden_rows_are_an_error_and_not_absent() {
         reserve(&store, "hidden", 1).await.unwrap_err(),
         store.reserve(&Reserve::new(hidden.clone(), 1)).await.unwrap_err(),
         store.set(&hidden, Change::new().next(9)).await.unwrap_err(),
-        store.remove(&hidden).await.unwrap_err(),
+        store.remove(&hidden, None).await.unwrap_err(),
         store.record(&hidden).await.unwrap_err(),
         store.list_records(&Page::default()).await.unwrap_err(),
         options.refused().await.unwrap_err(),
@@ -288,34 +289,6 @@ async fn row_hidden_from_update_is_not_adopted_for_long() {
     let error = reserve(&PostgresStore::open(&tenant).await.unwrap(), "s", 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     assert!(error.to_string().contains("a policy for UPDATE"), "{error}");
-}
-
-#[cfg(feature = "deadpool")]
-#[tokio::test]
-async fn pool_serves_and_its_exhaustion_is_reported() {
-    use idmill_postgres::deadpool::{Manager, Pool};
-    use idmill_postgres::driver::NoTls;
-
-    let Some(engine) = server().await else { return };
-    let address = engine.address();
-    let mut config = Config::new();
-    config.host(address.ip().to_string()).port(address.port()).user("postgres").dbname("postgres");
-    let pool = Pool::builder(Manager::new(config, NoTls)).max_size(1).build().unwrap();
-    let store = PostgresStore::from_pool(pool.clone()).await.unwrap();
-    assert_eq!(ids(reserve(&store, "s", 3).await.unwrap().range), (1, 3));
-    // The caller holds the only connection.
-    let held = pool.get().await.unwrap();
-    let error = reserve(&store, "s", 3).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("all 1 connections were busy"), "{error}");
-    // The caller left a transaction open: a reserve in it would be rolled back.
-    held.batch_execute("BEGIN").await.unwrap();
-    drop(held);
-    assert_eq!(reserve(&store, "s", 3).await.unwrap_err().kind(), ErrorKind::Conflict);
-    assert_eq!(ids(reserve(&store, "s", 3).await.unwrap().range), (4, 6), "on another connection");
-    pool.close();
-    let closed = reserve(&store, "s", 3).await.unwrap_err();
-    assert_eq!((closed.kind(), closed.status()), (ErrorKind::Closed, Status::Permanent));
 }
 
 async fn futures_all<F: Future>(all: impl Iterator<Item = F>) -> Vec<F::Output> {

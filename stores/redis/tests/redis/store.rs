@@ -146,7 +146,7 @@ async fn each_prefix_and_each_database_is_a_namespace() {
     ask(&engine, &["HSET", "{x}:s:hash", "next", "5"]);
     assert_eq!(first(&store, "text").await.unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(first(&store, "hash").await.unwrap_err().kind(), ErrorKind::StoreViolation);
-    assert_eq!(store.remove(&name("hash")).await.unwrap_err().kind(), ErrorKind::StoreViolation);
+    assert_eq!(store.remove(&name("hash"), None).await.unwrap_err().kind(), ErrorKind::StoreViolation);
     assert_eq!(ask(&engine, &["HGET", "{x}:s:hash", "next"]), "5");
     ask(&engine, &["SADD", "{x}:names", "hash", " no name", "gone"]);
     first(&store, "fine").await.unwrap();
@@ -297,7 +297,7 @@ async fn grant_on_too_few_replicas_is_unknown() {
     // A command that wrote nothing needs no replica.
     let exists = store.create(&name("s"), Bounds::new(1, 9).unwrap()).await.unwrap_err();
     assert_eq!(exists.kind(), ErrorKind::AlreadyExists, "{exists}");
-    assert!(!store.remove(&name("none")).await.unwrap());
+    assert!(!store.remove(&name("none"), None).await.unwrap());
     // Both servers have the acknowledged writes, so the replica may continue.
     promote(&replica);
     let other = open(&replica, "failover=allow").await.unwrap();

@@ -40,7 +40,7 @@ fn of_code(code: &str, detail: &str) -> ErrorKind {
 }
 
 fn remedy(fault: &Fault, kind: ErrorKind) -> Option<Cow<'static, str>> {
-    let (code, detail) = fault.words();
+    let (code, _) = fault.words();
     Some(match (code, kind) {
         ("NOAUTH", _) => {
             "name a token with `idmill://:TOKEN@HOST`, `token_file=FILE` or `token_env=NAME`".into()
@@ -48,7 +48,7 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<Cow<'static, str>> {
         ("NOPERM", _) => "the token needs the right `reserve`; to create, set or remove sequences, it needs \
              `administer`"
             .into(),
-        ("ERR", ErrorKind::Denied) if detail.starts_with("this server") => "remove the token".into(),
+        ("ERR", ErrorKind::Denied) => "remove the token".into(),
         (UNKNOWN_VERSION, _) => format!(
             "this client has version {VERSION} of {COMMAND}; use a client and a server of the same release"
         )

@@ -5,8 +5,8 @@ mod link;
 mod options;
 
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Store,
-    StoreFuture,
+    Bounds, Capabilities, Change, GiveBack, Grant, Identity, Listing, Page, Records, Reserve, SequenceInfo,
+    Store, StoreFuture,
 };
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use idmill_kit::Scheme;
@@ -151,8 +151,13 @@ impl RemoteStore {
         }
     }
 
-    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
-        self.done(self.write(Ask::Remove(name.clone())).await)
+    async fn try_remove(&self, name: &SequenceName, expected: Option<Identity>) -> Result<bool> {
+        let name = name.clone();
+        let remove = match expected {
+            Some(identity) => Ask::RemoveIf { name, identity },
+            None => Ask::Remove(name),
+        };
+        self.done(self.write(remove).await)
     }
 
     async fn try_server(&self) -> Result<Option<String>> {

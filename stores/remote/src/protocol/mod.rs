@@ -64,6 +64,11 @@ pub enum Ask {
         change: Change,
     },
     Remove(SequenceName),
+    /// Removes a sequence that still has this identity. An earlier release rejects this request as invalid.
+    RemoveIf {
+        name: SequenceName,
+        identity: Identity,
+    },
     Record(SequenceName),
     SwapRecord {
         name: SequenceName,

@@ -1,5 +1,5 @@
 use idmill::ErrorKind;
-use idmill::store::{Cursor, Durability};
+use idmill::store::{self, Cursor, Durability, Listing};
 use proptest::prelude::*;
 
 use super::*;
@@ -30,6 +30,7 @@ fn asks() -> Vec<Ask> {
         Ask::List(page.clone()),
         Ask::Set { name: name.clone(), change },
         Ask::Remove(name.clone()),
+        Ask::RemoveIf { name: name.clone(), identity },
         Ask::Record(name.clone()),
         Ask::SwapRecord { name, seen: None, wanted: "\"'\\".to_owned() },
         Ask::ListRecords(page),
@@ -78,6 +79,32 @@ fn messages_round_trip() {
 }
 
 /// A server must not execute only a part of a request from a newer client.
+#[test]
+fn page_keeps_the_rows_that_the_client_may_see() {
+    fn damaged<T>() -> idmill::Result<T> {
+        Err(Error::new(ErrorKind::StoreViolation, "the row is damaged"))
+    }
+    let info = |text: &str| {
+        SequenceInfo::stored(text.parse().unwrap(), Some(1), Bounds::new(1, 9).unwrap(), identity())
+    };
+    let seen = |name: &str| name.starts_with("shop.");
+    let mut listing = Listing::new(vec![info("shop.a"), info("b")], Some(Cursor::new("b")));
+    listing.add("shop.c".to_owned(), damaged());
+    listing.add("d".to_owned(), damaged());
+    let back = Listing::from(Rows::of(listing, seen));
+    assert_eq!((back.sequences, back.next), (vec![info("shop.a")], Some(Cursor::new("b"))));
+    let unreadable: Vec<_> = back.unreadable.iter().map(|row| (&*row.name, row.error.kind())).collect();
+    assert_eq!(unreadable, [("shop.c", ErrorKind::StoreViolation)]);
+    let rows = vec![("shop.a".parse().unwrap(), "1".to_owned()), ("b".parse().unwrap(), "2".to_owned())];
+    let mut records = store::Records::new(rows, None);
+    records.add("shop.c", damaged());
+    records.add("d", damaged());
+    let back = store::Records::from(Records::of(records, seen));
+    assert_eq!(back.records, [("shop.a".parse().unwrap(), "1".to_owned())]);
+    let unreadable: Vec<_> = back.unreadable.iter().map(|row| (&*row.name, row.error.kind())).collect();
+    assert_eq!(unreadable, [("shop.c", ErrorKind::StoreViolation)]);
+}
+
 #[test]
 fn unknown_request_field_is_rejected_at_any_depth() {
     let mut found = 0;

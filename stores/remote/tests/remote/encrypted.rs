@@ -1,26 +1,14 @@
 //! Connections over TLS (`idmills://`), with server and client certificates.
 
-use std::path::Path;
-
 use idmill::ErrorKind;
 use idmill::store::MemoryStore;
 use idmill_server::Tls;
+use idmill_testing::certificate::certify;
 use idmill_url::Schemes;
-use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
 use crate::common::{Running, request};
-
-/// Writes a self-signed certificate for 127.0.0.1, and its key. Returns the paths of both files.
-fn certify(dir: &Path, name: &str) -> (String, String) {
-    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-    let file = |end: &str| dir.join(format!("{name}{end}")).display().to_string();
-    let (certificate, key) = (file(".pem"), file(".key"));
-    std::fs::write(&certificate, cert.pem()).unwrap();
-    std::fs::write(&key, signing_key.serialize_pem()).unwrap();
-    (certificate, key)
-}
 
 async fn first(url: &str) -> idmill::Result<u64> {
     let store = Schemes::default().with(idmill_remote::SCHEMES)?.open(url).await?;
@@ -30,7 +18,7 @@ async fn first(url: &str) -> idmill::Result<u64> {
 #[tokio::test]
 async fn connection_is_encrypted_and_certificates_are_checked() {
     let dir = tempfile::tempdir().unwrap();
-    let (certificate, key) = certify(dir.path(), "server");
+    let (certificate, key) = certify(dir.path());
     let tls = Tls::from_files(certificate.as_ref(), key.as_ref(), None).unwrap();
     let server = Running::with(MemoryStore::new(), |server| server.tls(tls)).await;
     let address = server.address;
@@ -55,9 +43,8 @@ async fn connection_is_encrypted_and_certificates_are_checked() {
 
 #[tokio::test]
 async fn client_presents_its_certificate_where_required() {
-    let dir = tempfile::tempdir().unwrap();
-    let ((certificate, key), (client, client_key)) =
-        (certify(dir.path(), "server"), certify(dir.path(), "client"));
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [(certificate, key), (client, client_key)] = dirs.each_ref().map(|dir| certify(dir.path()));
     let tls = Tls::from_files(certificate.as_ref(), key.as_ref(), Some(client.as_ref())).unwrap();
     let server = Running::with(MemoryStore::new(), |server| server.tls(tls)).await;
     let trusting = format!("idmills://{}?timeout=20s&ca={certificate}", server.address);

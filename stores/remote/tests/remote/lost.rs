@@ -59,7 +59,7 @@ async fn interrupted_changes_are_not_sent_again() {
     errors.push(remote.set(&s, Change::new().next(50)).await.unwrap_err());
     assert_eq!(next(&memory, "s").await, Some(50));
     cut("remove");
-    errors.push(remote.remove(&s).await.unwrap_err());
+    errors.push(remote.remove(&s, None).await.unwrap_err());
     assert!(errors.iter().all(|error| error.kind() == ErrorKind::UnknownOutcome), "{errors:?}");
     assert_eq!(memory.inspect(&s).await.unwrap(), None);
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use idmill::store::{Bounds, Capabilities, Durability, Grant, Identity, Reserve, SequenceInfo, Store};
-use idmill::{ErrorKind, IdRange};
+use idmill::{ErrorKind, IdRange, Status};
 use idmill_remote::RemoteStore;
-use idmill_remote::protocol::{Answer, Outcome, Request, Said};
+use idmill_remote::protocol::{Answer, Ask, Outcome, Request, Said};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -100,7 +100,7 @@ fn granted(number: u64, start: u64, len: u64, bounds: (u64, u64)) -> Vec<u8> {
 /// A change must return an unknown outcome, and a read a transient error, without waiting or panicking.
 #[tokio::test]
 async fn malformed_answer_is_an_error() {
-    let replies: [fn(u64) -> Vec<u8>; 12] = [
+    let replies: [fn(u64) -> Vec<u8>; 13] = [
         |_| b"\x00\xff\x17garbage\r\n".to_vec(),
         |_| b"$5\r\nhello\r\n".to_vec(),
         |_| b"+OK\r\n".to_vec(),
@@ -112,8 +112,9 @@ async fn malformed_answer_is_an_error() {
         |number| answer(number, Said::Done(true)),
         |number| answer(number, Said::Grants(Vec::new())),
         |number| answer(number, Said::Sequences(Vec::new())),
-        // This is the reply to another request.
+        // These are the replies to a later and to an earlier request.
         |number| granted(number.wrapping_add(1), 1, 1, (1, 9)),
+        |number| granted(number.wrapping_sub(1), 1, 1, (1, 9)),
     ];
     for (at, reply) in replies.into_iter().enumerate() {
         let stranger = Stranger::saying(move |request| reply(request.number)).await;
@@ -151,10 +152,103 @@ async fn impossible_grant_is_rejected() {
 async fn reply_about_another_sequence_is_rejected() {
     let identity = Identity { incarnation: 1, epoch: 0 };
     let info = SequenceInfo::stored(name("other"), Some(1), Bounds::new(1, 9).unwrap(), identity);
-    let said = Said::Sequences(vec![Outcome::Ok(Some(info))]);
+    let said = Said::Sequences(vec![Outcome::Ok(Some(info.clone()))]);
     let stranger = Stranger::saying(move |request| answer(request.number, said.clone())).await;
     let error = stranger.open().await.inspect(&name("s")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let changed = Said::Sequence(info);
+    let stranger = Stranger::saying(move |request| answer(request.number, changed.clone())).await;
+    let (store, bounds) = (stranger.open().await, Bounds::new(1, 9).unwrap());
+    let error = store.create(&name("s"), bounds).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
+    assert!(store.create(&name("other"), bounds).await.is_ok());
+}
+
+/// Each entry of the request gets the error, because it is not known which entries the answer is about.
+#[tokio::test]
+async fn answer_with_another_number_of_entries_is_rejected() {
+    let identity = Identity { incarnation: 1, epoch: 0 };
+    let grant = Grant::new(IdRange::new(1, 1).unwrap(), identity, Bounds::new(1, 9).unwrap());
+    let stranger = Stranger::saying(move |Request { number, ask }| match ask {
+        Ask::Reserve(_) => answer(number, Said::Grants(vec![Outcome::Ok(grant); 2])),
+        _ => answer(number, Said::Sequences(vec![Outcome::Ok(None); 2])),
+    })
+    .await;
+    let store = stranger.open().await;
+    for entries in 1..=3 {
+        let granted = store.reserve_many(&vec![request("s", 1); entries]).await;
+        let found = store.inspect_many(&vec![name("s"); entries]).await;
+        assert_eq!((granted.len(), found.len()), (entries, entries));
+        let unknown = |error: idmill::Error| error.kind() == ErrorKind::UnknownOutcome;
+        assert!(granted.into_iter().all(|one| if entries == 2 {
+            one.is_ok()
+        } else {
+            one.is_err_and(unknown)
+        }));
+        let unavailable = |error: idmill::Error| error.kind() == ErrorKind::Unavailable;
+        assert!(found.into_iter().all(|one| if entries == 2 {
+            one.is_ok()
+        } else {
+            one.is_err_and(unavailable)
+        }));
+    }
+}
+
+#[tokio::test]
+async fn error_shows_the_start_of_an_unexpected_answer() {
+    let record = || Said::Record(Some("x".repeat(1000)));
+    let stranger = Stranger::saying(move |request| answer(request.number, record())).await;
+    let error = reserve(&stranger.open().await, "s", 1).await.unwrap_err().to_string();
+    let shown = format!("Record(Some(\"{}", "x".repeat(200 - 13));
+    assert!(error.contains(&shown) && !error.contains(&format!("{shown}x")), "{error}");
+}
+
+/// The call after a transient error goes to the next server; after a permanent error, to the same server.
+#[tokio::test]
+async fn call_after_a_transient_error_uses_the_next_server() {
+    let fault = |kind: ErrorKind| idmill_remote::protocol::Fault::of(&kind.into());
+    let raw = |text: &'static str| -> Reply { Arc::new(move |_| text.as_bytes().to_vec()) };
+    let said = |said: Said| -> Reply { Arc::new(move |request| answer(request.number, said.clone())) };
+    let one = |kind| Said::Grants(vec![Outcome::Failed(fault(kind))]);
+    for (reply, is_left) in [
+        (raw("-TRYAGAIN the store is unavailable\r\n"), true),
+        (raw("-NOPERM the token lacks the right `reserve`\r\n"), false),
+        (said(Said::Failed(fault(ErrorKind::Unavailable))), true),
+        (said(Said::Failed(fault(ErrorKind::UnknownOutcome))), true),
+        (said(Said::Failed(fault(ErrorKind::Denied))), false),
+        (said(one(ErrorKind::Unavailable)), true),
+        (said(one(ErrorKind::Exhausted)), false),
+    ] {
+        let calls = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+        let server = async |at: usize| {
+            let (reply, calls) = (reply.clone(), calls[at].clone());
+            Stranger::saying(move |request| {
+                calls.fetch_add(1, Ordering::Relaxed);
+                reply(request)
+            })
+            .await
+        };
+        let (first, second) = (server(0).await, server(1).await);
+        let store = open(&[first.address, second.address], "timeout=20s").await.unwrap();
+        let mut seen = Vec::new();
+        for _ in 0..6 {
+            let error = reserve(&store, "s", 1).await.unwrap_err();
+            seen.push(calls.each_ref().map(|calls| calls.load(Ordering::Relaxed)));
+            assert_eq!(error.status() != Status::Permanent, is_left, "{error}");
+        }
+        let alternating = [[1, 0], [1, 1], [2, 1], [2, 2], [3, 2], [3, 3]];
+        let staying = [[1, 0], [2, 0], [3, 0], [4, 0], [5, 0], [6, 0]];
+        assert_eq!(seen, if is_left { alternating } else { staying });
+    }
+}
+
+/// A connection attempt gets only a part of the timeout, so that the other servers get the rest.
+#[tokio::test]
+async fn server_that_accepts_and_is_silent_is_skipped() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = Running::over(idmill::store::MemoryStore::new()).await;
+    let remote = open(&[silent.local_addr().unwrap(), server.address], "timeout=8s").await.unwrap();
+    assert_eq!(reserve(&remote, "s", 3).await.unwrap().range.len(), 3);
 }
 
 /// The server has read the whole request before it rejects the request.

@@ -29,7 +29,7 @@ async fn reserve_token_cannot_administer() {
     };
     denied(shop.create(&name("shop.x"), bounds).await.unwrap_err(), "right `administer`");
     denied(shop.set(&orders, Change::new().next(9)).await.unwrap_err(), "right `administer`");
-    denied(shop.remove(&orders).await.unwrap_err(), "right `administer`");
+    denied(shop.remove(&orders, None).await.unwrap_err(), "right `administer`");
     denied(reserve(&shop, "other", 1).await.unwrap_err(), "not for this sequence");
     denied(shop.inspect(&other).await.unwrap_err(), "not for this sequence");
     denied(
@@ -51,7 +51,7 @@ async fn reserve_token_cannot_administer() {
     assert_eq!(root.list(&Page::default()).await.unwrap().sequences.len(), 2);
     denied(reserve(&root, "other", 1).await.unwrap_err(), "right `reserve`");
     assert_eq!(root.set(&other, Change::new().next(9)).await.unwrap().next, Some(9));
-    assert!(root.create(&name("shop.x"), bounds).await.is_ok() && root.remove(&other).await.unwrap());
+    assert!(root.create(&name("shop.x"), bounds).await.is_ok() && root.remove(&other, None).await.unwrap());
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! Tests that results of the store arrive unchanged.
 
 use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, MemoryStore, Page, Pages, Reserve, Store, StoreFuture,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Identity, MemoryStore, Page, Pages, Reserve,
+    Store, StoreFuture,
 };
 use idmill::{Allocator, ErrorKind, Result, Sequences};
 use idmill_testing::hooked::{Hooked, Hooks};
@@ -34,7 +35,13 @@ async fn grants_errors_and_capabilities_arrive_unchanged() {
     same(&again.0.unwrap_err(), &again.1.unwrap_err());
     let back = GiveBack::new(orders.clone(), grant.identity, grant.range);
     assert!(remote.give_back(&back).await.unwrap() && !remote.give_back(&back).await.unwrap());
-    assert!(remote.remove(&orders).await.unwrap() && !remote.remove(&orders).await.unwrap());
+    let other = Some(Identity { epoch: 1, ..created.identity });
+    same(
+        &remote.remove(&orders, other).await.unwrap_err(),
+        &memory.remove(&orders, other).await.unwrap_err(),
+    );
+    let own = Some(created.identity);
+    assert!(remote.remove(&orders, own).await.unwrap() && !remote.remove(&orders, None).await.unwrap());
     assert_eq!(remote.inspect(&orders).await.unwrap(), None);
 }
 
@@ -163,14 +170,40 @@ async fn records_are_kept_behind_the_server() {
     assert_eq!(listed.records, [(kept, "one".to_owned())]);
 }
 
+/// A memory store without batches, give-backs and records, for one process.
+#[derive(Debug, Default)]
+struct Least(MemoryStore);
+
+impl Store for Least {
+    idmill::store_calls!(|this| this.0 => reserve create inspect list set remove);
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new(Durability::Disk)
+    }
+}
+
 #[tokio::test]
 async fn unsupported_capabilities_are_not_declared() {
-    let less = Hooked(Stuck::default());
-    let memory: Capabilities = less.memory.capabilities();
-    let server = Running::over(less).await;
-    let remote = server.open().await;
-    assert_eq!(remote.capabilities(), memory.batches(false));
-    if !memory.records {
-        assert_eq!(remote.record(&name("r")).await.unwrap_err().kind(), ErrorKind::Unsupported);
+    let server = Running::over(Least::default()).await;
+    let (remote, kept) = (server.open().await, name("kept"));
+    let can = remote.capabilities();
+    assert_eq!(can.durability, Durability::Disk);
+    assert_eq!([can.batches, can.shared, can.gives_back, can.records], [false; 4]);
+    for error in [
+        remote.record(&kept).await.unwrap_err(),
+        remote.swap_record(&kept, None, "one").await.unwrap_err(),
+        remote.list_records(&Page::default()).await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     }
+    assert_eq!(reserve(&remote, "s", 5).await.unwrap().range.len(), 5);
+}
+
+/// Its options contain a token.
+#[tokio::test]
+async fn debug_output_has_the_servers_and_no_token() {
+    let server = Running::over(MemoryStore::new()).await;
+    let shown = format!("{:?}", server.open().await);
+    assert!(shown.contains(&server.address.port().to_string()), "{shown}");
+    assert!(!shown.contains("options") && !shown.contains("token"), "{shown}");
 }

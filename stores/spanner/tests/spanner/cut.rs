@@ -9,7 +9,7 @@ use idmill::store::Store;
 use idmill_conformance::Proxy;
 use idmill_conformance::proxy::{Fault, Gate};
 use idmill_spanner::gcloud_spanner::client::ClientConfig;
-use idmill_spanner::{InTransaction, SequenceTransaction, SpannerStore};
+use idmill_spanner::{InTransaction, SequenceTransaction, SpannerOptions, SpannerStore};
 use idmill_testing::{eventually, holds};
 
 use crate::setup::{Emulator, client, request};
@@ -126,7 +126,7 @@ fn impatient(config: &mut ClientConfig) {
 async fn commit_that_times_out_is_unknown_outcome() {
     let Some((emulator, proxy, _)) = behind_a_proxy().await else { return };
     let own = client(&proxy.address().to_string(), impatient).await;
-    let store = SpannerStore::from_client(own.clone(), "idmill_sequences").await.unwrap();
+    let store = SpannerStore::from_client(own.clone(), SpannerOptions::default()).await.unwrap();
     arm(&proxy, withhold(), COMMIT);
     let error = store.reserve(&request("s", 5)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error:?}");
@@ -146,7 +146,7 @@ async fn commit_that_times_out_is_unknown_outcome() {
 async fn timed_out_read_reserves_nothing() {
     let Some((emulator, proxy, _)) = behind_a_proxy().await else { return };
     let own = client(&proxy.address().to_string(), impatient).await;
-    let store = SpannerStore::from_client(own, "idmill_sequences").await.unwrap();
+    let store = SpannerStore::from_client(own, SpannerOptions::default()).await.unwrap();
     arm(&proxy, withhold(), COMMIT - 1);
     let error = store.reserve(&request("s", 5)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");

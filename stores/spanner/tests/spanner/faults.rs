@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idmill::ErrorKind;
 use idmill::store::{Bounds, Store};
-use idmill_spanner::{SpannerStore, gcloud_spanner};
+use idmill_spanner::{SpannerOptions, SpannerStore, gcloud_spanner};
 
 use crate::setup::{Emulator, assert_tile, client, name, request};
 use crate::transactions::number_invoices;
@@ -66,7 +66,7 @@ async fn paused_and_restarted_emulators_are_reported() {
         config.channel_config.timeout = Duration::from_secs(5);
     })
     .await;
-    let store = SpannerStore::from_client(own, "idmill_sequences").await.unwrap();
+    let store = SpannerStore::from_client(own, SpannerOptions::default()).await.unwrap();
     assert_eq!(store.reserve(&request("s", 5)).await.unwrap().range.start(), 1);
     emulator.daemon().pause();
     let error = store.reserve(&request("s", 5)).await.unwrap_err();

@@ -28,8 +28,8 @@ async fn sequence_is_created_drawn_changed_and_removed() {
     let set = store.set(&name("s"), back).await.unwrap();
     assert_eq!((set.next, set.identity.epoch), (Some(3), 1));
     assert_eq!(set.identity.incarnation, first.identity.incarnation);
-    assert!(store.remove(&name("s")).await.unwrap());
-    assert!(!store.remove(&name("s")).await.unwrap());
+    assert!(store.remove(&name("s"), None).await.unwrap());
+    assert!(!store.remove(&name("s"), None).await.unwrap());
     let again = store.reserve(&request("s", 1)).await.unwrap();
     assert_ne!(again.identity.incarnation, first.identity.incarnation);
     assert_eq!(store.set(&name("x"), back).await.unwrap_err().kind(), ErrorKind::NotFound);
@@ -168,7 +168,7 @@ async fn caller_client_works_and_the_url_round_trips() {
     let Some(emulator) = Emulator::start().await else { return };
     emulator.ddl(&[&SpannerStore::ddl("mine").unwrap()]).await;
     let own = client(&emulator.address(), |_| ()).await;
-    let store = SpannerStore::from_client(own, "mine").await.unwrap();
+    let store = SpannerStore::from_client(own, SpannerOptions::default().table("mine")).await.unwrap();
     assert_eq!(store.reserve(&request("s", 3)).await.unwrap().range.start(), 1);
     let url = format!(
         "{}?table=mine&emulator={}",

@@ -84,7 +84,7 @@ async fn unsupported_change_to_published_table_names_the_ddl() {
     let refusals = [
         store.set(&orders, back).await.unwrap_err(),
         store.set(&orders, lower).await.unwrap_err(),
-        store.remove(&orders).await.unwrap_err(),
+        store.remove(&orders, None).await.unwrap_err(),
         store.create(&name("new"), Bounds::new(1, 5000).unwrap()).await.unwrap_err(),
         store.create(&name("new"), Bounds::new(1000, u64::MAX).unwrap()).await.unwrap_err(),
     ];
@@ -108,7 +108,7 @@ async fn unsupported_change_to_published_table_names_the_ddl() {
     assert_eq!((set.next, set.identity.incarnation), (Some(50), before.identity.incarnation));
     assert_eq!(set.identity.epoch, before.identity.epoch + 1);
     assert_eq!(store.set(&orders, lower).await.unwrap().bounds.max(), 5000);
-    assert!(store.remove(&orders).await.unwrap());
+    assert!(store.remove(&orders, None).await.unwrap());
     let again = store.create(&orders, Bounds::new(7, 9).unwrap()).await.unwrap();
     assert_ne!(again.identity.incarnation, before.identity.incarnation);
     assert_eq!(store.reserve(&request("orders", 9)).await.unwrap().range.len(), 3);

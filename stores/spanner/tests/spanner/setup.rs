@@ -5,7 +5,7 @@ use std::process::Command;
 use gcloud_gax::conn::Environment;
 use gcloud_googleapis::spanner::admin::database::v1::UpdateDatabaseDdlRequest;
 use gcloud_googleapis::spanner::v1::Mutation;
-use idmill::store::{Bounds, Reserve};
+use idmill::store::{Bounds, Reserve, Store as _};
 use idmill::{IdRange, SequenceName};
 use idmill_conformance::{Daemon, free_port};
 use idmill_spanner::gcloud_spanner::admin::AdminClientConfig;
@@ -57,7 +57,10 @@ impl Emulator {
     }
 
     pub(crate) async fn store(&self) -> SpannerStore {
-        SpannerStore::open_with(self.options()).await.unwrap()
+        let store = SpannerStore::open_with(self.options()).await.unwrap();
+        // Checked by the trial `rests_are_granted_again`, which a store without give-backs would skip.
+        assert!(store.capabilities().gives_back);
+        store
     }
 
     /// Creates a client as a user would.

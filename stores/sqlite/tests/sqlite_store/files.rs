@@ -149,7 +149,7 @@ async fn read_only_looks_and_reserves_nothing() {
     assert_eq!(store.list_all().await.unwrap().len(), 1);
     for error in [
         reserve(&store, "s", 1).await.unwrap_err(),
-        store.remove(&name("s")).await.unwrap_err(),
+        store.remove(&name("s"), None).await.unwrap_err(),
         store.create(&name("t"), Bounds::of::<u64>()).await.unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Denied, "{error}");

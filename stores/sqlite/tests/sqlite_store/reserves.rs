@@ -157,8 +157,8 @@ async fn administration_follows_the_contract() {
     let back = store.set(&s, back.backwards(true)).await.unwrap();
     assert_eq!((back.next, back.identity.epoch), (Some(20), created.identity.epoch + 1));
     assert_eq!(inspect(&place.open().await, "s").await, back);
-    assert!(store.remove(&s).await.unwrap());
-    assert!(!store.remove(&s).await.unwrap());
+    assert!(store.remove(&s, None).await.unwrap());
+    assert!(!store.remove(&s, None).await.unwrap());
     let again = store.reserve(&request("s", 1)).await.unwrap();
     assert_ne!(again.identity.incarnation, created.identity.incarnation);
 }

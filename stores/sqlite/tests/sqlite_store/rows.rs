@@ -44,7 +44,7 @@ async fn a_corrupt_row_is_named_never_served_and_can_be_removed() {
     assert_eq!(listing.sequences, [inspect(&store, "fine").await], "unreadable rows are listed apart");
     assert_eq!(listing.unreadable[0].name, "orders");
     assert_eq!(listing.unreadable[0].error.kind(), ErrorKind::StoreViolation);
-    assert!(store.remove(&name("orders")).await.unwrap());
+    assert!(store.remove(&name("orders"), None).await.unwrap());
 }
 
 /// Invalid rows count in a page, and a page can end with one.

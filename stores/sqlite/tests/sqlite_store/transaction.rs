@@ -7,7 +7,7 @@ use std::time::Duration;
 use idmill::store::{Bounds, Reserve, Store};
 use idmill::{ErrorKind, Operation, SequenceName};
 use idmill_sqlite::rusqlite::{Connection, Transaction, TransactionBehavior};
-use idmill_sqlite::{InTransaction, SqliteStore, next_in, reserve_in};
+use idmill_sqlite::{InTransaction, SqliteStore, next_in, next_in_sql, reserve_in};
 
 fn begin(db: &mut Connection) -> Transaction<'_> {
     db.transaction_with_behavior(TransactionBehavior::Immediate).unwrap()
@@ -150,4 +150,41 @@ fn a_foreign_table_and_a_corrupt_row_are_refused() {
     tx.execute("UPDATE idmill_sequences SET next = 0", []).unwrap();
     let error = next_in::<i64>(&tx, "s").unwrap_err();
     assert_eq!((error.kind(), error.sequence()), (ErrorKind::StoreViolation, Some("s")));
+}
+
+/// The statement takes the ids that this crate would take, up to both ends of the numbers.
+#[tokio::test]
+async fn statement_for_other_drivers_draws_the_same_ids() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ids.db");
+    let store = SqliteStore::open(&path).await.unwrap();
+    let most = i64::MAX.unsigned_abs();
+    for (name, start, max) in
+        [("few", 1, 5), ("zero", 0, 0), ("high", most - 2, most), ("wide", most - 2, u64::MAX)]
+    {
+        let bounds = Bounds::new(start, max).unwrap();
+        store.create(&SequenceName::new(name).unwrap(), bounds).await.unwrap();
+    }
+    let (sql, mut db) = (next_in_sql("idmill_sequences").unwrap(), wal(&path));
+    let draw = |tx: &Transaction<'_>, name: &str, count: i64| -> Option<i64> {
+        let drawn = tx.query_row(&sql, (name, count), |row| row.get(0));
+        idmill_sqlite::rusqlite::OptionalExtension::optional(drawn).unwrap()
+    };
+    let tx = begin(&mut db);
+    assert_eq!(draw(&tx, "few", 2), Some(1));
+    tx.rollback().unwrap();
+    let tx = begin(&mut db);
+    assert_eq!([2, 4, 1].map(|count| draw(&tx, "few", count)), [Some(1), None, Some(3)]);
+    assert_eq!(next_in::<u64>(&tx, "few").unwrap(), 4);
+    assert_eq!([1, 1].map(|count| draw(&tx, "few", count)), [Some(5), None]);
+    assert_eq!([1, 1].map(|count| draw(&tx, "zero", count)), [Some(0), None]);
+    assert_eq!([4, 3, 1].map(|count| draw(&tx, "high", count)), [None, Some(i64::MAX - 2), None]);
+    assert_eq!([3, 2, 1].map(|count| draw(&tx, "wide", count)), [None, Some(i64::MAX - 2), None]);
+    assert_eq!([0, -1].map(|count| draw(&tx, "few", count)), [None; 2]);
+    assert_eq!(draw(&tx, "missing", 1), None);
+    tx.commit().unwrap();
+    for (name, next) in [("few", None), ("zero", None), ("high", None), ("wide", Some(most))] {
+        let info = store.inspect(&SequenceName::new(name).unwrap()).await.unwrap().unwrap();
+        assert_eq!(info.next, next, "{name}");
+    }
 }
