@@ -406,3 +406,16 @@ public_api() {
     run cargo "+$NIGHTLY" rustdoc -p idmill --lib --all-features --target-dir "$TARGET/api" -- -Z unstable-options --output-format json
     run cargo run --quiet --locked --manifest-path ci/api/Cargo.toml --target-dir "$TARGET" -- "$TARGET/api/doc/idmill.json"
 }
+
+# share_registry_crates DIRECTORY: hard-links the builds of registry crates in target/debug, but not of our own, into
+# another target directory, for a copy of this tree. In a shared directory, cargo would take the copy and this tree
+# for the same package, and reuse builds of HEAD for a tree with uncommitted changes.
+share_registry_crates() {
+    local kind
+    [[ -d $TARGET/debug && ! -d $1 ]] || return 0
+    mkdir -p "$1/debug"
+    for kind in deps build .fingerprint; do
+        cp -al "$TARGET/debug/$kind" "$1/debug/" || cp -a "$TARGET/debug/$kind" "$1/debug/"
+        rm -rf "$1/debug/$kind/"*idmill*
+    done
+}
