@@ -407,15 +407,19 @@ public_api() {
     run cargo run --quiet --locked --manifest-path ci/api/Cargo.toml --target-dir "$TARGET" -- "$TARGET/api/doc/idmill.json"
 }
 
-# share_registry_crates DIRECTORY: hard-links the builds of registry crates in target/debug, but not of our own, into
-# another target directory, for a copy of this tree. In a shared directory, cargo would take the copy and this tree
-# for the same package, and reuse builds of HEAD for a tree with uncommitted changes.
-share_registry_crates() {
-    local kind
-    [[ -d $TARGET/debug && ! -d $1 ]] || return 0
-    mkdir -p "$1/debug"
-    for kind in deps build .fingerprint; do
-        cp -al "$TARGET/debug/$kind" "$1/debug/" || cp -a "$TARGET/debug/$kind" "$1/debug/"
-        rm -rf "$1/debug/$kind/"*idmill*
-    done
+# link_builds FROM TO: hard-links the builds of registry crates from one target directory into another, which it
+# replaces. Builds of our own crates are left out: cargo takes a crate of another clone for the same one, and would
+# reuse its build for a tree with changes.
+link_builds() {
+    local profile place own
+    own=$(git -C "$ROOT" ls-files '*Cargo.toml' | (cd "$ROOT" && names) | sort -u | tr - . | paste -sd '|')
+    while read -r profile; do
+        place=$2${profile#"$1"}
+        rm -rf "$place"
+        mkdir -p "$place"
+        cp -al "$profile"/{.fingerprint,build,deps} "$place/" 2>/dev/null || cp -a "$profile"/{.fingerprint,build,deps} "$place/"
+        # Also drop all programs: they are tests, or link our own crates.
+        find "$place/deps" -type f ! -name '*.*' -delete
+        find "$place" -regextype posix-extended -mindepth 2 -maxdepth 2 -regex ".*/(lib)?($own)-[0-9a-f]{16}([.].*)?" -exec rm -rf {} +
+    done < <(find "$1" -type d -name .fingerprint -printf '%h\n' 2>/dev/null)
 }

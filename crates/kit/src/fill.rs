@@ -26,8 +26,9 @@ pub trait Fill: Sized {
         page
     }
 
-    /// Creates a page of rows that were read in the order of their names. If the page is full, the next one
-    /// begins after the last row.
+    /// Creates a page of rows that were read in the order of their names, at most
+    /// [`limit`](idmill::store::Page::limit) many. If the page is full, the cursor of the next page is the
+    /// name of the last row, and the next call must read the rows after this name.
     fn by_name(page: &Page, rows: Vec<(String, Result<Self::Row>)>) -> Self {
         let last = rows.last().filter(|_| is_full(page, rows.len()));
         Self::of(last.map(|(name, _)| Cursor::new(name.as_str())), rows)

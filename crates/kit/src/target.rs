@@ -17,7 +17,7 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
     /// Returns the scheme, in lower case.
     fn scheme(&self) -> &'static str;
 
-    /// Returns the file of the store; `None` if the store is not a single file.
+    /// Returns the file of the store; `None`, the default, if the store is not a single file.
     fn file(&self) -> Option<&Path> {
         None
     }
@@ -26,13 +26,14 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
     /// [`NotFound`](idmill::ErrorKind::NotFound).
     fn existing(&self) -> Arc<dyn Target>;
 
-    /// Returns whether opening the store waits for another machine or process, which may never reply.
+    /// Returns whether opening the store waits for another machine or process, which may never reply. The
+    /// default is `true`.
     fn is_remote(&self) -> bool {
         true
     }
 
-    /// Returns the statement that creates the store's table, for use in migrations; `None` if there is no
-    /// such statement.
+    /// Returns the statement that creates the store's table, for use in migrations; `None`, the default, if
+    /// there is no such statement.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid table name.
@@ -73,8 +74,9 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    /// Returns the statement that creates the table of records, for use in migrations; `None` if there is no
-    /// statement. If the store may create tables, it runs the statement before it writes the first record.
+    /// Returns the statement that creates the table of records, for use in migrations; `None`, the default, if
+    /// there is no statement. If the store may create tables, it runs the statement before it writes the first
+    /// record.
     ///
     /// # Errors
     /// As [`ddl`](Self::ddl).
@@ -86,8 +88,9 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>>;
 }
 
-/// Implements the common methods of a [`Target`]: `|options| SCHEME => Store::open`. Add `, existing CHANGE`
-/// if opening may create something; CHANGE must turn the creation off in `options`.
+/// Implements the required methods of a [`Target`]: `|options| SCHEME => Store::open`. `Store::open` is an
+/// `async fn(options: Self) -> Result<Store>`, where `Self` is the type of the options, which must be `Clone`.
+/// Add `, existing CHANGE` if opening may create something; CHANGE must turn the creation off in `options`.
 #[macro_export]
 macro_rules! target {
     (|$options:ident| $scheme:expr => $open:path $(, existing $change:expr)?) => {

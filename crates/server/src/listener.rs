@@ -4,7 +4,7 @@ use std::future::pending;
 use std::io;
 use std::net::{SocketAddr, TcpListener as Std};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use idmill::{Error, ErrorKind, Operation, Result};
 use socket2::{SockRef, TcpKeepalive};
@@ -22,8 +22,6 @@ use crate::tls::{Stream, Tls, secured};
 
 /// Pause after `accept` has failed. The usual cause is too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Minimum pause between two log lines about failed accepts.
-const QUIET: Duration = Duration::from_secs(60);
 /// Idle time before the first TCP keepalive probe. Without probes, a client whose machine has disappeared
 /// would never free its place.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -126,15 +124,13 @@ pub(crate) async fn accept<C>(
     C: Future<Output = ()> + Send + 'static,
 {
     let Some(listener) = door.listener else { return pending().await };
-    let (mut logged, mut unlogged) = (None::<Instant>, 0_u64);
+    let failures = Lines::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => admit(&door, clients, stream, serve.clone()),
             Err(error) => {
-                unlogged += 1;
-                if logged.is_none_or(|at| at.elapsed() >= QUIET) {
-                    tracing::warn!(%error, times = unlogged, "connections could not be accepted");
-                    (logged, unlogged) = (Some(Instant::now()), 0_u64);
+                if let Some(unlogged) = failures.one_more(&clients.clock) {
+                    tracing::warn!(%error, unlogged, "connections could not be accepted");
                 }
                 sleep(PAUSE).await;
             }

@@ -74,6 +74,29 @@ impl Scene {
         gate
     }
 
+    /// Makes one call, without retries, that meets a fault after `skip` pieces. Calls `meanwhile` before any second
+    /// attempt. Returns both results.
+    async fn with_a_rival<T, U>(
+        &mut self,
+        cut: (Fault, u64),
+        call: impl AsyncFnOnce(&Client) -> T,
+        meanwhile: impl AsyncFnOnce(&Client) -> U,
+    ) -> (T, U) {
+        let gate = self.cut_and_hold(cut);
+        let mut call = pin!(call(&self.client));
+        // A client that does not send again sends nothing that could wait.
+        let early = tokio::select! {
+            answer = &mut call => Some(answer),
+            () = gate.caught() => None,
+        };
+        let meanwhile = meanwhile(&self.observer).await;
+        gate.open();
+        let answer = if let Some(answer) = early { answer } else { call.await };
+        *self.held.lock() = None;
+        self.met += self.proxy.disarm();
+        (answer, meanwhile)
+    }
+
     /// Waits until the client works again.
     async fn recovered(&self, name: &SequenceName) -> Outcome {
         let call = || async { Ok(self.client.store().inspect(name).await.ok()) };
@@ -174,18 +197,10 @@ pub(super) async fn rival_in_a_cut(context: Arc<Context>) -> Outcome {
     let request = context.request(&name, LEN);
     scene.client.granted(&ledger, &request).await?;
     for cut in rounds() {
-        let gate = scene.cut_and_hold(cut);
-        let mut reserve = pin!(scene.client.record(&ledger, &request, context.setup.timeouts.call));
-        // A client that does not send again sends nothing that could wait.
-        let early = tokio::select! {
-            reply = &mut reserve => Some(reply),
-            () = gate.caught() => None,
-        };
-        let granted = scene.observer.granted(&ledger, &request).await;
-        gate.open();
-        let reply = if let Some(reply) = early { reply } else { reserve.await };
-        *scene.held.lock() = None;
-        scene.met += scene.proxy.disarm();
+        let limit = context.setup.timeouts.call;
+        let call = async |client: &Client| client.record(&ledger, &request, limit).await;
+        let rival = async |observer: &Client| observer.granted(&ledger, &request).await;
+        let (reply, granted) = scene.with_a_rival(cut, call, rival).await;
         granted?;
         check!(reply != Reply::Silent, "the client did not detect that its connection was cut");
         if let Err(Stop::Failed(reason)) = ledger.disjoint() {
@@ -198,4 +213,30 @@ pub(super) async fn rival_in_a_cut(context: Arc<Context>) -> Outcome {
     scene.proven()?;
     ledger.one_identity()?;
     ledger.passing()
+}
+
+pub(super) async fn removal_in_a_cut(context: Arc<Context>) -> Outcome {
+    let mut scene = Scene::new(context.clone()).await?;
+    for (round, cut) in rounds().enumerate() {
+        let name = context.name(&format!("returning{round}"));
+        let request = context.request(&name, LEN);
+        let call = async |client: &Client| {
+            timeout(context.setup.timeouts.call, client.store().reserve(&request)).await.is_ok()
+        };
+        let rival = async |observer: &Client| -> Outcome<Identity> {
+            let grant = observer.reserve(&request).await??;
+            observer.store().remove(&name, None).await?;
+            Ok(grant.identity)
+        };
+        let (is_answered, removed) = scene.with_a_rival(cut, call, rival).await;
+        let removed = removed?;
+        check!(is_answered, "the client did not detect that its connection was cut");
+        let found = scene.observer.inspect(&name).await??;
+        check!(
+            found.as_ref().is_none_or(|info| info.identity != removed),
+            "a removed sequence was created again with its identity: {found:?} is stored"
+        );
+        scene.recovered(&name).await?;
+    }
+    scene.proven()
 }

@@ -227,6 +227,7 @@ const TRIALS: &[Trial] = table! {
     }
     cuts {
         rival_in_a_cut [Connection] "When another client reserves the same number of ids between two attempts, no id is granted twice."
+        removal_in_a_cut [Exact Connection] "When a sequence is removed between two attempts to create it, it does not return with the same identity."
         creation_through_cuts [Exact Connection] "When a connection is cut during a creation or a first reserve, the store reports the outcome correctly."
         administration_through_cuts [Exact Connection] "When a connection is cut during a change or a removal, the store reports the outcome correctly."
     }

@@ -115,6 +115,7 @@ finds_in_clients! {
     a_request_sent_again: AsksAgain => cut_before_the_reply "sent a reserve twice";
     a_write_recognised_by_its_value: RecognisesByValue => rival_in_a_cut "only the own claim shows";
     a_creation_sent_again: CreatesAgain => creation_through_cuts "create took effect";
+    a_creation_sent_again_with_its_claim: SendsItsClaimAgain => removal_in_a_cut "with its identity";
     a_removal_sent_again: RemovesAgain => administration_through_cuts "remove returned false";
     unavailable_though_changed: ClaimsUnchanged =>
         creation_through_cuts "create took effect", administration_through_cuts "set took effect";

@@ -3,7 +3,7 @@
 //! The server is this test binary, started again. Requests and answers are lines of words separated by
 //! tabs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,10 +33,9 @@ const FORGETS: &str = "IDMILL_TEST_TOY_FORGETS";
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server() {
     let (Ok(address), Ok(dir)) = (std::env::var(SERVER), std::env::var(DIR)) else { return };
-    let file = Path::new(&dir).join("toy.db");
-    let store = SqliteStore::open(&file).await.unwrap();
+    let store = SqliteStore::open(file(&dir)).await.unwrap();
     if let Ok(statement) = std::env::var(FORGETS) {
-        Connection::open(&file).unwrap().execute(&statement, []).unwrap();
+        database().execute(&statement, []).unwrap();
     }
     let listener = TcpListener::bind(&address).await.unwrap();
     loop {
@@ -62,6 +61,14 @@ async fn server() {
             }
         });
     }
+}
+
+fn file(dir: &str) -> PathBuf {
+    Path::new(dir).join("toy.db")
+}
+
+fn database() -> Connection {
+    Connection::open(file(&std::env::var(DIR).unwrap())).unwrap()
 }
 
 async fn answer(store: &SqliteStore, words: &[&str]) -> Result<Vec<String>> {
@@ -92,6 +99,13 @@ async fn answer(store: &SqliteStore, words: &[&str]) -> Result<Vec<String>> {
             vec![store.give_back(&GiveBack::new(name()?, identity, rest)).await?.to_string()]
         }
         "create" => shown(&store.create(&name()?, Bounds::new(number(words, 2)?, number(words, 3)?)?).await?),
+        "claim" => {
+            let statement = "INSERT INTO idmill_sequences (name, next, start, max, incarnation, epoch, format)
+                VALUES (?1, ?2, ?2, ?3, ?4, 0, 1) ON CONFLICT DO NOTHING";
+            let numbers = (number(words, 2)?, number(words, 3)?, number(words, 4)?);
+            let row = (name()?.as_str().to_owned(), numbers.0, numbers.1, numbers.2);
+            vec![database().execute(statement, row).is_ok().to_string()]
+        }
         "inspect" => store.inspect(&name()?).await?.as_ref().map(shown).unwrap_or_default(),
         "list" => store.list_all().await?.iter().flat_map(shown).collect(),
         "set" => {
@@ -152,6 +166,8 @@ pub(crate) enum Bug {
     RecognisesByValue,
     /// Retries a creation when it gets no answer.
     CreatesAgain,
+    /// Creates a sequence with a claim, which it sends again when it gets no answer.
+    SendsItsClaimAgain,
     /// Retries a removal when it gets no answer.
     RemovesAgain,
     /// Reports that nothing was created, changed or removed whenever it gets no answer.
@@ -241,6 +257,7 @@ impl Toy {
                 Bug::AsksAgain => true,
                 Bug::GivesBackAgain => words[0] == "back",
                 Bug::CreatesAgain => words[0] == "create",
+                Bug::SendsItsClaimAgain => words[0] == "claim",
                 Bug::RemovesAgain => words[0] == "remove",
                 Bug::SwapsAgain => words[0] == "swap",
                 _ => false,
@@ -303,6 +320,16 @@ impl Toy {
                 created => created,
             },
         }
+    }
+
+    /// Creates the sequence if it is missing, with an incarnation that the client chooses.
+    async fn claim(&self, request: &Reserve) -> Result<()> {
+        let Some(bounds) = request.create else { return Ok(()) };
+        if self.inspect(&request.name).await?.is_none() {
+            let numbers = [bounds.start(), bounds.max(), fastrand::u64(1..1 << 53)];
+            self.call(&words("claim", &request.name, &numbers), true).await?;
+        }
+        Ok(())
     }
 
     async fn reserve_by_value(&self, request: &Reserve) -> Result<Grant> {
@@ -391,6 +418,7 @@ impl Store for Toy {
             match self.bug {
                 Bug::LocksItselfOnly => return self.reserve_alone(request).await,
                 Bug::RecognisesByValue => return self.reserve_by_value(request).await,
+                Bug::SendsItsClaimAgain => self.claim(request).await?,
                 _ => {}
             }
             let mut asked = words("reserve", &request.name, &[request.count, request.ceiling]);

@@ -80,10 +80,7 @@ struct Ahead {
 /// Counts unread ids however the connection ends, even if the client is cut off during an answer.
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
-        let lost = self.ids + self.session.drawn;
-        if lost > 0 {
-            counters::unread(lost);
-        }
+        counters::unread(self.ids + self.session.drawn);
     }
 }
 
