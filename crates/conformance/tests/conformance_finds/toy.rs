@@ -100,11 +100,11 @@ async fn answer(store: &SqliteStore, words: &[&str]) -> Result<Vec<String>> {
         }
         "create" => shown(&store.create(&name()?, Bounds::new(number(words, 2)?, number(words, 3)?)?).await?),
         "claim" => {
-            let statement = "INSERT INTO idmill_sequences (name, next, start, max, incarnation, epoch, format)
+            let statement =
+                "INSERT INTO idmill_sequences (name, next, start, max, incarnation, epoch, format)
                 VALUES (?1, ?2, ?2, ?3, ?4, 0, 1) ON CONFLICT DO NOTHING";
-            let numbers = (number(words, 2)?, number(words, 3)?, number(words, 4)?);
-            let row = (name()?.as_str().to_owned(), numbers.0, numbers.1, numbers.2);
-            vec![database().execute(statement, row).is_ok().to_string()]
+            let [_, name, start, max, claim] = words else { return Err(garbage(words)) };
+            vec![database().execute(statement, [name, start, max, claim]).is_ok().to_string()]
         }
         "inspect" => store.inspect(&name()?).await?.as_ref().map(shown).unwrap_or_default(),
         "list" => store.list_all().await?.iter().flat_map(shown).collect(),
