@@ -103,8 +103,10 @@ async fn answer(store: &SqliteStore, words: &[&str]) -> Result<Vec<String>> {
             let statement =
                 "INSERT INTO idmill_sequences (name, next, start, max, incarnation, epoch, format)
                 VALUES (?1, ?2, ?2, ?3, ?4, 0, 1) ON CONFLICT DO NOTHING";
-            let [_, name, start, max, claim] = words else { return Err(garbage(words)) };
-            vec![database().execute(statement, [name, start, max, claim]).is_ok().to_string()]
+            let [start, max, claim] = [2, 3, 4].map(|at| number(words, at).map(u64::cast_signed));
+            let row = (name()?.to_string(), start?, max?, claim?);
+            database().execute(statement, row).map_err(|error| garbage(&[error]))?;
+            Vec::new()
         }
         "inspect" => store.inspect(&name()?).await?.as_ref().map(shown).unwrap_or_default(),
         "list" => store.list_all().await?.iter().flat_map(shown).collect(),
