@@ -74,8 +74,8 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    /// Returns the statement that creates the table of records, for use in migrations; `None`, the default, if
-    /// there is no statement. If the store may create tables, it runs the statement before it writes the first
+    /// Returns the statement that creates the table of records, for use in migrations; `None`, the default,
+    /// if there is none. If the store may create tables, it runs the statement before it writes the first
     /// record.
     ///
     /// # Errors
@@ -89,8 +89,9 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
 }
 
 /// Implements the required methods of a [`Target`]: `|options| SCHEME => Store::open`. `Store::open` is an
-/// `async fn(options: Self) -> Result<Store>`, where `Self` is the type of the options, which must be `Clone`.
-/// Add `, existing CHANGE` if opening may create something; CHANGE must turn the creation off in `options`.
+/// `async fn(options: Self) -> Result<Store>`, where `Self` is the type of the options. This type must be
+/// `Clone`. Add `, existing CHANGE` if opening may create something; CHANGE must turn the creation off in
+/// `options`.
 #[macro_export]
 macro_rules! target {
     (|$options:ident| $scheme:expr => $open:path $(, existing $change:expr)?) => {

@@ -74,8 +74,8 @@ impl Scene {
         gate
     }
 
-    /// Makes one call, without retries, that meets a fault after `skip` pieces. Calls `meanwhile` before any second
-    /// attempt. Returns both results.
+    /// Makes one call, without retries, that meets a fault after `skip` pieces. Calls `meanwhile` before any
+    /// second attempt. Returns both results.
     async fn with_a_rival<T, U>(
         &mut self,
         cut: (Fault, u64),
