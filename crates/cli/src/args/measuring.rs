@@ -87,7 +87,6 @@ pub(crate) enum Drawing {
     /// One allocator, with a block for each thread
     Thread,
     /// An explicit block in each thread
-    #[value(alias = "lease")]
     Block,
     /// Many ids in one call
     Take,
@@ -123,7 +122,7 @@ pub(crate) struct Draws {
     #[arg(long, value_name = "N", default_value = "10_000_000", value_parser = length)]
     pub(crate) step: u64,
     /// Ids in a block, in the modes `block` and `thread`
-    #[arg(long, alias = "lease", value_name = "N", default_value = "64", value_parser = length)]
+    #[arg(long, value_name = "N", default_value = "64", value_parser = length)]
     pub(crate) block: u64,
     /// Ids per call of the mode `take`
     #[arg(long, value_name = "N", default_value = "100", value_parser = length)]
@@ -169,7 +168,7 @@ pub(crate) struct Plan {
     #[arg(long, value_name = "DURATION", default_value = "10ms", value_parser = duration)]
     pub(crate) latency: Duration,
     /// Maximum ids in memory per process [default: as the outage requires]
-    #[arg(long, alias = "max-waste", value_name = "IDS", value_parser = length)]
+    #[arg(long, value_name = "IDS", value_parser = length)]
     pub(crate) max_buffered: Option<u64>,
     /// Maximum bits of an id
     #[arg(long, value_name = "BITS", default_value = "63", value_parser = clap::value_parser!(u32).range(8..=64))]

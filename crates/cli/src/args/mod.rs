@@ -55,7 +55,7 @@ impl Cli {
     /// options still parse after a subcommand. Completion scripts need visible options, so they use
     /// `Cli::command`.
     pub(crate) fn with_short_help() -> clap::Command {
-        let command = earlier_variables(Self::command());
+        let command = Self::command();
         let global: Vec<_> = command.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
         command.mut_subcommands(|subcommand| hide_global(subcommand, &global))
     }
@@ -67,28 +67,6 @@ fn version(schemes: &Schemes) -> String {
     let stores = stores.into_iter().collect::<Vec<_>>().join(", ");
     format!("{}\nstores: {stores}", env!("CARGO_PKG_VERSION"))
 }
-
-/// Falls back to the earlier name of an environment variable if the current name is not set.
-fn earlier_variables(command: clap::Command) -> clap::Command {
-    if !cfg!(feature = "serve") {
-        return command;
-    }
-    let set = |name| std::env::var_os(name).is_some();
-    command.mut_subcommand("serve", |serve| {
-        EARLIER
-            .iter()
-            .filter(|(_, earlier, current)| set(earlier) && !set(current))
-            .fold(serve, |serve, (id, earlier, _)| serve.mut_arg(id, |arg| arg.env(earlier)))
-    })
-}
-
-/// The id of an option of `serve`, the earlier name of its variable, and the current one.
-const EARLIER: [(&str, &str, &str); 4] = [
-    ("timeout", "IDMILL_SERVE_PATIENCE", "IDMILL_SERVE_TIMEOUT"),
-    ("max_age", "IDMILL_SERVE_FRESHNESS", "IDMILL_SERVE_MAX_AGE"),
-    ("shutdown_timeout", "IDMILL_SERVE_DRAIN", "IDMILL_SERVE_SHUTDOWN_TIMEOUT"),
-    ("shutdown_delay", "IDMILL_SERVE_DRAIN_DELAY", "IDMILL_SERVE_SHUTDOWN_DELAY"),
-];
 
 /// Adds hidden copies of the global options to the subcommand and all subcommands below it. clap passes a
 /// global option down only to subcommands without an option of the same id.

@@ -88,12 +88,12 @@ pub(crate) struct Keys {
     #[arg(long, env = "IDMILL_SERVE_CREATE", value_parser = boolean, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) create: Option<bool>,
     /// How long a request waits for an id that is not in memory [default: 5s]
-    #[arg(long, alias = "patience", value_name = "DURATION", env = "IDMILL_SERVE_TIMEOUT", value_parser = duration)]
-    #[serde(default, alias = "patience", deserialize_with = "duration_in_file")]
+    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_TIMEOUT", value_parser = duration)]
+    #[serde(default, deserialize_with = "duration_in_file")]
     pub(crate) timeout: Option<Duration>,
     /// Drop ids that were not reserved or confirmed within this time
-    #[arg(long, alias = "freshness", value_name = "DURATION", env = "IDMILL_SERVE_MAX_AGE", value_parser = duration)]
-    #[serde(default, alias = "freshness", deserialize_with = "duration_in_file")]
+    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_MAX_AGE", value_parser = duration)]
+    #[serde(default, deserialize_with = "duration_in_file")]
     pub(crate) max_age: Option<Duration>,
     #[command(flatten)]
     #[serde(skip)]
@@ -105,15 +105,15 @@ pub(crate) struct Keys {
     #[serde(default, deserialize_with = "duration_in_file")]
     pub(crate) idle: Option<Duration>,
     /// How long requests may take to finish at shutdown [default: 10s]
-    #[arg(long, alias = "drain", value_name = "DURATION", env = "IDMILL_SERVE_SHUTDOWN_TIMEOUT", value_parser = duration)]
-    #[serde(default, alias = "drain", deserialize_with = "duration_in_file")]
+    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_SHUTDOWN_TIMEOUT", value_parser = duration)]
+    #[serde(default, deserialize_with = "duration_in_file")]
     pub(crate) shutdown_timeout: Option<Duration>,
     /// How long to keep serving after a stop signal [default: 0s]
     ///
     /// Meanwhile `/readyz` reports that the server is shutting down. Load balancers need a few seconds to
     /// notice.
-    #[arg(long, alias = "drain-delay", value_name = "DURATION", env = "IDMILL_SERVE_SHUTDOWN_DELAY", value_parser = time)]
-    #[serde(default, alias = "drain-delay", deserialize_with = "time_in_file")]
+    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_SHUTDOWN_DELAY", value_parser = time)]
+    #[serde(default, deserialize_with = "time_in_file")]
     pub(crate) shutdown_delay: Option<Duration>,
     /// Maximum concurrent client connections [default: 20000]
     #[arg(long, value_name = "CLIENTS", env = "IDMILL_SERVE_MAX_CONNECTIONS")]

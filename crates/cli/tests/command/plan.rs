@@ -29,6 +29,10 @@ fn ids_that_do_not_last_are_refused() {
     assert_eq!(ran.code, 5, "{ran:?}");
     assert!(ran.err.contains("last 24 days"), "{ran:?}");
     assert!(ran.out.contains("holds         NO: the ids last 24 days\n"), "{ran:?}");
+    // Fewer ids than the simulation draws.
+    let ran = Place::new().run(&["plan", "--rate", "100", "--max", "100"]);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.err.contains("last less than a day") && ran.err.contains("wider ids"), "{ran:?}");
     for slow in [&["--rate", "0"][..], &["--rate", "1e-20"], &["--rate", "1e-3", "--processes", "2000"]] {
         let ran = Place::new().run(&[&["plan"], slow].concat());
         assert!(ran.code == 2 && ran.err.contains("less than one id in ten days"), "{ran:?}");

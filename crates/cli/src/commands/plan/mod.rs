@@ -27,9 +27,9 @@ pub(super) async fn run(global: &Global, args: Plan) -> Outcome {
         return Err(failure.hint("set `--rate` to the ids drawn per second"));
     }
     let planned = Planned::of(args)?;
-    let (workload, away, bounds) = (planned.workload, planned.args.outage, planned.bounds);
+    let (workload, away) = (planned.workload, planned.args.outage);
     // The simulation pauses time on its runtime, so it needs a runtime of its own.
-    let simulated = tokio::task::spawn_blocking(move || simulate::outage(&workload, away, bounds));
+    let simulated = tokio::task::spawn_blocking(move || simulate::outage(&workload, away));
     let outage = simulated.await.expect("the simulation does not panic")?;
     if let Some(file) = &planned.args.plot {
         output::write_file(file, &planned.plot(&outage).svg())?;
@@ -228,10 +228,11 @@ fn whole(seconds: f64) -> humantime::FormattedDuration {
     format_duration(Duration::from_secs(Duration::from_secs_f64(seconds.min(1e10)).as_secs()))
 }
 
-/// Formats two decimals and a unit, or an exponent from 10^12.
+/// Formats two decimals and a unit, or an exponent from 10^12 and below 0.01.
 fn number(value: f64) -> String {
     match scaled(value) {
         (1e3.., _) => format!("{value:.2e}"),
+        (value, "") if value > 0.0 && value < 0.01 => format!("{value:.2e}"),
         (value, "") if value.fract() == 0.0 => format!("{value:.0}"),
         (value, unit) => format!("{value:.2}{unit}"),
     }

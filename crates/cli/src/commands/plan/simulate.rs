@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use idmill::store::{Bounds, Capabilities, GiveBack, Grant, MemoryStore, Reserve, Store, StoreFuture};
+use idmill::store::{Capabilities, GiveBack, Grant, MemoryStore, Reserve, Store, StoreFuture};
 use idmill::{Allocator, Error, ErrorKind, Result, Sequences};
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -35,12 +35,12 @@ pub(super) struct Outage {
 }
 
 /// Simulates an outage that begins at the worst moment: memory is at the watermark.
-pub(super) fn outage(workload: &Workload, outage: Duration, bounds: Bounds) -> Result<Outage> {
+pub(super) fn outage(workload: &Workload, outage: Duration) -> Result<Outage> {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     let failed = |error| {
         Error::new(ErrorKind::Unavailable, "cannot start a runtime for the simulation").because(error)
     };
-    runtime.map_err(failed)?.block_on(Simulation::run(workload, outage, bounds))
+    runtime.map_err(failed)?.block_on(Simulation::run(workload, outage))
 }
 
 /// A store with latency, which can be unreachable.
@@ -91,11 +91,11 @@ struct Simulation {
 }
 
 impl Simulation {
-    async fn run(workload: &Workload, outage: Duration, bounds: Bounds) -> Result<Outage> {
+    async fn run(workload: &Workload, outage: Duration) -> Result<Outage> {
         let store = Remote { latency: workload.latency, ..Remote::default() };
         let sequences = Sequences::builder(store.clone()).seed(0).start()?;
-        let sequence = sequences.sequence::<u64>("plan").start(bounds.start()).max(bounds.max());
-        let sequence = sequence.outage_budget(workload.outage_budget).max_buffered(workload.max_buffered);
+        let sequence = sequences.sequence::<u64>("plan").outage_budget(workload.outage_budget);
+        let sequence = sequence.max_buffered(workload.max_buffered);
         let ids = sequence.timeout(TIMEOUT).await?;
         ids.warm(1).await?;
         let (workload, watermark) = (*workload, workload.sizes().watermark);

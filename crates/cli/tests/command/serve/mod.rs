@@ -270,23 +270,6 @@ fn sizes_are_set_by_pattern_of_names() {
 }
 
 #[test]
-fn earlier_spellings_of_settings_are_read() {
-    let place = Place::new();
-    fs::write(place.path().join("old.toml"), "freshness = \"1m\"\ndrain = \"2m\"\n").unwrap();
-    let mut command = place.command(&["serve", "--check", "--json", "--config=old.toml", "--patience=3m"]);
-    command.envs([("IDMILL_SERVE_DRAIN_DELAY", "4m"), ("IDMILL_SERVE_PATIENCE", "5m")]);
-    let ran: Ran = command.output().unwrap().into();
-    assert_eq!(ran.code, 0, "{ran:?}");
-    let settings: Value = serde_json::from_str(&ran.out).unwrap();
-    let read = ["max-age", "shutdown-timeout", "timeout", "shutdown-delay"].map(|key| settings[key].as_str());
-    assert_eq!(read, [Some("1m"), Some("2m"), Some("3m"), Some("4m")]);
-    // The current name of a variable takes precedence.
-    let ran: Ran = command.env("IDMILL_SERVE_SHUTDOWN_DELAY", "6m").output().unwrap().into();
-    let settings: Value = serde_json::from_str(&ran.out).unwrap();
-    assert_eq!(settings["shutdown-delay"], "6m");
-}
-
-#[test]
 fn equal_addresses_are_rejected_with_both_flags() {
     let place = Place::new();
     for (resp, http) in [

@@ -1,10 +1,12 @@
+use idmill::store::Bounds;
+
 use super::*;
 
 fn simulated(max_buffered: Option<u64>) -> Outage {
     let budget = Duration::from_secs(20);
     let workload = Workload::surviving(budget, 1.0, Duration::from_millis(100));
     let workload = Workload { max_buffered: max_buffered.unwrap_or(workload.max_buffered), ..workload };
-    outage(&workload, budget, Bounds::of::<u64>()).unwrap()
+    outage(&workload, budget).unwrap()
 }
 
 /// The simulation has its own clock and a fixed seed, so its figures are always the same.
