@@ -62,6 +62,11 @@ skip() {
     exit "$SKIPPED"
 }
 
+# cases N: prints how many of N random cases a step runs: IDMILL_CASES per cent, which ci/test sets on a slow machine.
+cases() {
+    printf '%d\n' $((($1 * ${IDMILL_CASES:-100} + 99) / 100))
+}
+
 # among WORD WORD…: succeeds if the first word is one of the others.
 among() {
     [[ " ${*:2} " == *" $1 "* ]]
