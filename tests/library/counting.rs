@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use idmill::store::{Change, Store};
-use idmill::{Allocator, ErrorKind, Handle, IdBlock, Order, SequenceName, Sequences, Snapshot};
-use idmill_testing::faulty::{Fault, FaultyStore};
+use idmill::store::{Change, Grant, Reserve, Store, StoreFuture};
+use idmill::{Allocator, ErrorKind, Handle, IdBlock, Order, Result, SequenceName, Sequences, Snapshot};
+use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use proptest::prelude::*;
 
 const NAME: &str = "counted";
@@ -201,4 +201,29 @@ proptest! {
         let order = if thread_order { Order::Thread } else { Order::Process };
         run(order, step, watermark.min(step), &events)?;
     }
+}
+
+/// A store that reserves ids which it cannot grant, like a guard with refused ranges.
+#[derive(Clone, Debug)]
+struct Wasteful(FaultyStore);
+
+impl Store for Wasteful {
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(async move {
+            let outcome = self.0.reserve(request).await;
+            outcome.map(|grant| grant.leaving_gap(3)).map_err(|error| error.leaving_gap(7))
+        })
+    }
+
+    idmill::store_calls!(|this| this.0 => capabilities give_back create inspect list set remove);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ids_reserved_but_not_granted_are_abandoned() {
+    let store = FaultyStore::with_faults(Faults::none().script([Fault::LostRequest]));
+    let ids = Sequences::new(Wasteful(store.clone())).unwrap();
+    let sequence = ids.sequence::<u64>(NAME).step(10).watermark(0).await.unwrap();
+    assert_eq!(sequence.next().await.unwrap(), 1);
+    let snapshot = sequence.snapshot();
+    assert_eq!((store.reserves(), snapshot.granted, snapshot.gaps.abandoned), (2, 20, 10));
 }

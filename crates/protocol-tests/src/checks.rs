@@ -373,6 +373,7 @@ fn guard_bugs() -> Vec<Check> {
         ("nothing-is-given-back", nothing, guard::Bug::NothingIsGivenBack, TRUSTED),
         ("told-last", quiet, guard::Bug::ToldLast, TRUSTED),
         ("alarms-unseen", quiet, guard::Bug::AlarmsUnseen, TRUSTED),
+        ("looks-twice", Budget { epochs: 1, ..back }, guard::Bug::LooksTwice, TRUSTED),
     ] {
         let world = Guard { bug, ..two(budget) };
         checks.push(check(CAUGHT, &format!("guard/{name}"), move || breaks(world, promise)));

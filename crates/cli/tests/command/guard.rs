@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::Stdio;
 
+use idmill_sqlite::rusqlite::Connection;
+
 use crate::common::{Place, Ran};
 
 const STORE: &str = "sqlite:ids.db";
@@ -295,6 +297,39 @@ fn raises_through_the_guard_are_kept() {
     assert_eq!(imported.code, 0, "{imported:?}");
     assert_eq!(place.run(&["remove", "orders", "--yes", "--store", GUARDED]).code, 0);
     assert_eq!(next(&place, GUARDED, "1").ids(), [1001]);
+}
+
+/// The ids in a checked column are in use, although no range with them was claimed.
+#[test]
+fn ids_below_a_raise_of_the_doctor_stay_used() {
+    let place = Place::new();
+    let [file, copy, shop] = ["ids.db", "copy.db", "shop.db"].map(|file| place.path().join(file));
+    assert_eq!(next(&place, GUARDED, "5").ids(), [1, 2, 3, 4, 5]);
+    fs::copy(&file, &copy).unwrap();
+    let table = "CREATE TABLE t (id INTEGER PRIMARY KEY); INSERT INTO t VALUES (500)";
+    Connection::open(shop).unwrap().execute_batch(table).unwrap();
+    let raise = ["doctor", "--fix", "--check", "orders=sqlite:shop.db?column=t.id", "--store", GUARDED];
+    let raised = place.run(&raise);
+    assert!(raised.out.contains("501"), "{raised:?}");
+    assert_eq!(place.run(&["remove", "orders", "--yes", "--store", GUARDED]).code, 0);
+    assert_eq!(next(&place, GUARDED, "5").ids(), [501, 502, 503, 504, 505]);
+    fs::copy(&copy, &file).unwrap();
+    assert_ne!(next(&place, GUARDED, "1").code, 0, "the store has the removed sequence");
+    assert_eq!(place.run(&["remove", "orders", "--yes", "--store", GUARDED]).code, 0);
+    assert_eq!(next(&place, GUARDED, "1").ids(), [506]);
+}
+
+/// The store is put back after ids above a raise were drawn.
+#[test]
+fn ids_below_and_above_a_raise_stay_used_after_a_restore() {
+    let place = Place::new();
+    let [file, copy] = ["ids.db", "copy.db"].map(|file| place.path().join(file));
+    assert_eq!(next(&place, GUARDED, "5").ids(), [1, 2, 3, 4, 5]);
+    fs::copy(&file, &copy).unwrap();
+    assert_eq!(place.run(&["set", "orders", "--next", "501", "--store", GUARDED]).code, 0);
+    assert_eq!(next(&place, GUARDED, "5").ids(), [501, 502, 503, 504, 505]);
+    fs::copy(&copy, &file).unwrap();
+    assert_eq!(next(&place, GUARDED, "1").ids(), [506]);
 }
 
 /// Unguarded processes drew the ids between the claims.

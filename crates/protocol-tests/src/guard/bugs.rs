@@ -2,7 +2,7 @@
 
 use idmill_guard::{Announced, Ledger, Refusal};
 
-use super::state::{At, Granted};
+use super::state::{At, Granted, Row};
 
 /// A wrong decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +46,22 @@ pub(crate) enum Bug {
     HolesAreFree,
     /// Any grant below the earlier claims shows a store that went back, even if ids were given back.
     NothingIsGivenBack,
+    /// The rule of the second version, for native sequences: a range and its identity are read in two looks. If
+    /// the epoch grows in between, the identity is one that never exists.
+    LooksTwice,
     /// A grant of another identity is reported without checking whether it is out of date.
     AlarmsUnseen,
 }
 
 impl Bug {
+    /// Returns the row that a process sees with its grant.
+    pub(super) fn seen(self, before: Option<Row>, mut row: Row) -> Row {
+        if self == Bug::LooksTwice && before.is_some_and(|before| before.identity != row.identity) {
+            row.identity.epoch += 1;
+        }
+        row
+    }
+
     /// Claims a granted range, with at most `kept` separate ranges.
     pub(super) fn claim(
         self,

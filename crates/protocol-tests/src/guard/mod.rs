@@ -57,12 +57,13 @@ pub(crate) enum Step {
 }
 
 impl Guard {
-    fn reserves(state: &mut State, p: usize, count: u64) {
+    fn reserves(&self, state: &mut State, p: usize, count: u64) {
+        let before = state.past.last().copied().flatten();
         let row = state.created();
         let len = count.min((MAX + 1).saturating_sub(row.next));
         let Some(range) = IdRange::new(row.next, len).filter(|range| !range.is_empty()) else { return };
         row.next += len;
-        let granted = Granted { row: *row, range };
+        let granted = Granted { row: self.bug.seen(before, *row), range };
         let At::Looked(seen) = std::mem::take(&mut state.processes[p].at) else {
             unreachable!("a process reads the ledger before it reserves")
         };
@@ -259,7 +260,7 @@ impl Guard {
                     }
                     reserves += 1;
                     state.processes[p].at = At::Looked(state.ledger.clone());
-                    Self::reserves(&mut state, p, 1);
+                    self.reserves(&mut state, p, 1);
                 }
                 At::Granted(..) => self.reads_ledger(&mut state, p),
                 At::Refused(granted, top) => {
@@ -389,7 +390,7 @@ impl Protocol for Guard {
                 state.left.calls -= 1;
                 state.processes[process].at = At::Looked(state.ledger.clone());
             }
-            Step::Reserves { process, count } => Self::reserves(&mut state, process, count),
+            Step::Reserves { process, count } => self.reserves(&mut state, process, count),
             Step::ReadsLedger { process } | Step::GivesBack { process } => {
                 self.reads_ledger(&mut state, process);
             }

@@ -177,6 +177,28 @@ fn server_whose_store_file_was_replaced_is_not_ready() {
     assert!(answer.contains("the store grants no ids"), "{answer}");
 }
 
+#[test]
+fn missing_witness_is_the_reported_cause() {
+    let place = Place::new();
+    let guarded = ["--store", "sqlite:ids.db?guard=file:ids.witness"];
+    assert_eq!(place.run(&[&["create", "orders"], &guarded[..]].concat()).code, 0);
+    let server = started(&place, &[&guarded[..], &["--max-buffered", "4"]].concat());
+    let mut client = Client::connect(server.resp);
+    assert_eq!(client.ask("INCR orders"), ":1");
+    fs::rename(place.path().join("ids.witness"), place.path().join("moved")).unwrap();
+    let refused = eventually_blocking("the ids in memory are used up", || {
+        let answer = client.ask("INCR orders");
+        if answer.starts_with(':') { Err(answer) } else { Ok(answer) }
+    });
+    assert!(refused.starts_with("-WITNESS") && refused.contains("ids.witness"), "{refused}");
+    let removed = request(server.http, "DELETE /v1/sequences/orders", "", "");
+    assert!(removed.starts_with("HTTP/1.1 502") && removed.contains("ids.witness"), "{removed}");
+    eventually_blocking("the server is not ready", || {
+        let answer = request(server.http, "GET /readyz", "", "");
+        holds(answer.starts_with("HTTP/1.1 503"), answer)
+    });
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn soft_limit_of_open_files_is_raised_as_far_as_needed() {
