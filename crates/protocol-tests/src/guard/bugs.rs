@@ -46,8 +46,8 @@ pub(crate) enum Bug {
     HolesAreFree,
     /// Any grant below the earlier claims shows a store that went back, even if ids were given back.
     NothingIsGivenBack,
-    /// The rule of the second version, for native sequences: a range and its identity are read in two looks. If
-    /// the epoch grows in between, the identity is one that never exists.
+    /// The rule of the second version, for native sequences: a range and its identity are read in two looks.
+    /// If the epoch grows in between, the identity is one that never exists.
     LooksTwice,
     /// A grant of another identity is reported without checking whether it is out of date.
     AlarmsUnseen,
