@@ -77,9 +77,14 @@ async fn reset_is_followed_and_older_epochs_are_rejected() {
     guarded.set(&name(), Change::new().next(1).backwards(true)).await.unwrap();
     assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
     store.restore(&backup);
-    let refused = starts(&guarded, 1).await.unwrap_err();
-    assert!(refused.to_string().contains("lost a reset"), "{refused}");
-    assert_eq!(refused.kind(), ErrorKind::StoreViolation);
+    let (before, next) = (store.reserves(), store.inspect(&name()).await.unwrap().unwrap().next);
+    for _ in 0..2 {
+        let refused = starts(&guarded, 1).await.unwrap_err();
+        assert!(refused.to_string().contains("lost a reset"), "{refused}");
+        assert_eq!((refused.kind(), refused.gap()), (ErrorKind::StoreViolation, 0));
+    }
+    assert_eq!(store.reserves(), before + 1, "the refusal is remembered");
+    assert_eq!(store.inspect(&name()).await.unwrap().unwrap().next, next, "the range went back");
 }
 
 #[tokio::test]
