@@ -414,7 +414,8 @@ public_api() {
 
 # link_builds FROM TO: hard-links the builds of registry crates from one target directory into another, which it
 # replaces. Builds of our own crates are left out: cargo takes a crate of another clone for the same one, and would
-# reuse its build for a tree with changes.
+# reuse its build for a tree with changes. If the builds cannot be copied, such as to a full disk, they are left out too:
+# cargo then compiles them.
 link_builds() {
     local profile place own
     own=$(git -C "$ROOT" ls-files '*Cargo.toml' | (cd "$ROOT" && names) | sort -u | tr - . | paste -sd '|')
@@ -422,7 +423,8 @@ link_builds() {
         place=$2${profile#"$1"}
         rm -rf "$place"
         mkdir -p "$place"
-        cp -al "$profile"/{.fingerprint,build,deps} "$place/" 2>/dev/null || cp -a "$profile"/{.fingerprint,build,deps} "$place/"
+        cp -al "$profile"/{.fingerprint,build,deps} "$place/" 2>/dev/null ||
+            cp -a "$profile"/{.fingerprint,build,deps} "$place/" || { rm -rf "$place" && continue; }
         # Also drop all programs: they are tests, or link our own crates.
         find "$place/deps" -type f ! -name '*.*' -delete
         find "$place" -regextype posix-extended -mindepth 2 -maxdepth 2 -regex ".*/(lib)?($own)-[0-9a-f]{16}([.].*)?" -exec rm -rf {} +
