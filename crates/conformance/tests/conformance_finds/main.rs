@@ -118,7 +118,7 @@ finds_in_clients! {
     a_creation_sent_again_with_its_claim: SendsItsClaimAgain => removal_in_a_cut "with its identity";
     a_removal_sent_again: RemovesAgain => administration_through_cuts "remove returned false";
     unavailable_though_changed: ClaimsUnchanged =>
-        creation_through_cuts "create took effect", administration_through_cuts "set took effect";
+        creation_through_cuts "create took effect", administration_through_cuts "took effect";
     a_server_error_taken_for_no_effect: TrustsServerErrors => garbled_replies "reported no effect";
     a_late_reply_for_another: TakesLateReplies => reply_withheld "";
     a_panic_at_nonsense: Panics => garbled_replies "an answer has to be text";
