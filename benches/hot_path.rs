@@ -9,7 +9,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use idmill::store::MemoryStore;
 use idmill::{Allocator, Order, Sequences};
@@ -112,7 +111,7 @@ fn shared() -> Vec<Row> {
         let ids = ids.clone();
         move |n: u64| {
             for _ in 0..n.div_ceil(64) {
-                drop(black_box(ids.blocking(Duration::from_secs(9)).take(64)));
+                drop(black_box(ids.blocking().take(64)));
             }
         }
     });
@@ -187,13 +186,13 @@ fn many(order: Order, count: u64) -> (Sequences, Vec<Allocator<u64>>) {
     let open = |n| ids.sequence::<u64>(format!("bench-{n}")).order(order).step(STEP).open_blocking();
     let allocators: Vec<_> = (0..count).map(|n| open(n).expect("the memory store opens")).collect();
     for allocator in &allocators {
-        let _ = allocator.blocking(Duration::from_secs(9)).next().expect("the memory store grants");
+        let _ = allocator.blocking().next().expect("the memory store grants");
     }
     (ids, allocators)
 }
 
 fn warm((ids, allocator): (Sequences, Allocator<u64>)) -> (Sequences, Allocator<u64>) {
-    let _ = allocator.blocking(Duration::from_secs(9)).next().expect("the memory store grants");
+    let _ = allocator.blocking().next().expect("the memory store grants");
     (ids, allocator)
 }
 

@@ -4,7 +4,7 @@
 //! `cargo run --release --example threads`
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use idmill::store::MemoryStore;
 use idmill::{Allocator, Order, Result, Sequences};
@@ -13,7 +13,7 @@ const EACH: u64 = 5_000_000;
 
 fn main() -> Result<()> {
     let ids = Sequences::connect_blocking(async { Ok(MemoryStore::new()) })?;
-    let rows = ids.sequence::<u64>("rows").order(Order::Thread).open_blocking()?;
+    let rows = ids.sequence::<i64>("rows").order(Order::Thread).open_blocking()?;
 
     let begun = Instant::now();
     thread::scope(|scope| {
@@ -30,7 +30,7 @@ fn main() -> Result<()> {
     ids.blocking().close()
 }
 
-fn draw(rows: &Allocator<u64>) -> Result<()> {
+fn draw(rows: &Allocator<i64>) -> Result<()> {
     let mut block = rows.block(1_024)?;
-    (0..EACH).try_for_each(|_| block.blocking(Duration::from_secs(5)).next().map(drop))
+    (0..EACH).try_for_each(|_| block.blocking().next().map(drop))
 }

@@ -1,17 +1,15 @@
 //! Calls for threads outside any async runtime.
 
-use std::time::Duration;
-
-/// A view whose calls block the thread; the corresponding calls of the viewed object are async.
+/// A view whose calls block the thread; the corresponding calls of the viewed object are async and have the
+/// same timeout.
 ///
 /// ```
-/// use std::time::Duration;
 /// use idmill::store::MemoryStore;
 ///
 /// let ids = idmill::Sequences::new(MemoryStore::new())?;
 /// let orders = ids.sequence::<u64>("orders").open_blocking()?;
-/// assert_eq!(orders.blocking(Duration::from_secs(5)).next()?, 1);
-/// assert!(ids.blocking().inspect("orders")?.is_some());
+/// assert_eq!(orders.blocking().next()?, 1);
+/// assert!(ids.admin().blocking().inspect("orders")?.is_some());
 /// # Ok::<(), idmill::Error>(())
 /// ```
 ///
@@ -23,5 +21,4 @@ use std::time::Duration;
 #[must_use = "a view does nothing itself; call one of its methods"]
 pub struct Blocking<V> {
     pub(crate) of: V,
-    pub(crate) timeout: Duration,
 }

@@ -12,7 +12,7 @@
 //!
 //! // Or `idmill_sqlite::connect("sqlite:ids.db").await?`.
 //! let ids = idmill::Sequences::new(MemoryStore::new())?;
-//! let orders = ids.sequence::<u64>("orders").await?;   // a sequence, created on first use
+//! let orders = ids.sequence::<i64>("orders").await?;   // a sequence, created on first use
 //! let id = orders.next().await?;                       // an id
 //! assert_eq!(id, 1);
 //!
@@ -20,9 +20,7 @@
 //! let id = hot.try_next()?;                            // an id from memory; never waits
 //! assert_eq!(id, 2);
 //!
-//! for range in orders.take(1_000).await? {             // a block for a bulk insert
-//!     for id in range { /* … */ }
-//! }
+//! for id in orders.take(1_000).await? { /* … */ }      // many ids, for a bulk insert
 //! # Ok(()) }
 //! ```
 //!
@@ -30,13 +28,12 @@
 //!
 //! ```
 //! # fn main() -> idmill::Result<()> {
-//! use std::time::Duration;
 //! use idmill::store::MemoryStore;
 //!
 //! // Or with `SqliteStore::open("ids.db")`.
 //! let ids = idmill::Sequences::connect_blocking(async { Ok(MemoryStore::new()) })?;
 //! let orders = ids.sequence::<i32>("orders").start(1_000).open_blocking()?;
-//! assert_eq!(orders.blocking(Duration::from_secs(5)).next()?, 1_000);
+//! assert_eq!(orders.blocking().next()?, 1_000);
 //! # Ok(()) }
 //! ```
 //!
@@ -132,4 +129,4 @@ pub use name::SequenceName;
 pub use range::{IdRange, Ids, Ranges};
 pub use sequence::settings::Order;
 pub use sequence::snapshot::{Gaps, Health, Snapshot};
-pub use sequences::{HealthReport, SequenceBuilder, Sequences, SequencesBuilder, Trouble};
+pub use sequences::{Admin, HealthReport, SequenceBuilder, Sequences, SequencesBuilder, Trouble};

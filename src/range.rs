@@ -15,7 +15,7 @@ use crate::id::Id;
 ///
 /// ```
 /// let mut range = idmill::IdRange::<u64>::new(u64::MAX - 2, 3).unwrap();
-/// assert_eq!(range.take_front(2).ids().collect::<Vec<_>>(), [u64::MAX - 2, u64::MAX - 1]);
+/// assert_eq!(range.take_front(2).iter().collect::<Vec<_>>(), [u64::MAX - 2, u64::MAX - 1]);
 /// assert_eq!(range.last(), Some(u64::MAX));
 /// assert_eq!(idmill::IdRange::<u64>::new(u64::MAX, 2), None);
 /// ```
@@ -46,12 +46,7 @@ impl<T: Id> IdRange<T> {
 
     /// Returns an iterator over the ids, from either end.
     pub fn iter(&self) -> Ids<T> {
-        Ids(*self)
-    }
-
-    /// Returns an iterator over the ids.
-    pub fn ids(&self) -> impl ExactSizeIterator<Item = T> + use<T> {
-        self.into_iter()
+        Ids { first: *self, further: Vec::new().into_iter() }
     }
 }
 
@@ -97,6 +92,16 @@ impl<T> IdRange<T> {
             self.start += n;
         }
         front
+    }
+
+    /// Splits off and returns the last id, if there is one.
+    fn take_last(&mut self) -> Option<T>
+    where
+        T: Id,
+    {
+        let last = self.last();
+        self.len = self.len.saturating_sub(1);
+        last
     }
 
     /// Returns the ids from `offset` on; empty if there are none.
@@ -164,7 +169,7 @@ impl<T: Id> IntoIterator for IdRange<T> {
     type IntoIter = Ids<T>;
 
     fn into_iter(self) -> Ids<T> {
-        Ids(self)
+        self.iter()
     }
 }
 
@@ -177,33 +182,53 @@ impl<T: Id> IntoIterator for &IdRange<T> {
     }
 }
 
-/// The ids of an [`IdRange`], in ascending order.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Ids<T>(IdRange<T>);
+/// The ids of an [`IdRange`] or of [`Ranges`], in ascending order.
+#[derive(Clone, Debug)]
+pub struct Ids<T = u64> {
+    first: IdRange<T>,
+    further: std::vec::IntoIter<IdRange<T>>,
+}
 
 impl<T: Id> Iterator for Ids<T> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
-        self.0.take_front(1).first()
+        loop {
+            if let Some(id) = self.first.take_front(1).first() {
+                return Some(id);
+            }
+            self.first = self.further.next()?;
+        }
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let len = usize::try_from(self.0.len).ok();
+        let further = self.further.as_slice().iter().map(IdRange::len);
+        let len = further.fold(self.first.len, u64::saturating_add);
+        let len = usize::try_from(len).ok();
         (len.unwrap_or(usize::MAX), len)
     }
 
     fn nth(&mut self, n: usize) -> Option<T> {
-        let _ = self.0.take_front(n as u64);
+        let mut left = n as u64;
+        while left > 0 {
+            left -= self.first.take_front(left).len();
+            if left > 0 {
+                self.first = self.further.next()?;
+            }
+        }
         self.next()
     }
 }
 
 impl<T: Id> DoubleEndedIterator for Ids<T> {
     fn next_back(&mut self) -> Option<T> {
-        let last = self.0.last();
-        self.0.len = self.0.len.saturating_sub(1);
-        last
+        while let Some(last) = self.further.as_mut_slice().last_mut() {
+            if let Some(id) = last.take_last() {
+                return Some(id);
+            }
+            self.further.next_back();
+        }
+        self.first.take_last()
     }
 }
 
@@ -217,13 +242,12 @@ impl<T: Id> ExactSizeIterator for Ids<T> {
     }
 }
 
-/// The result of `take(n)`: exactly `n` ids in ascending order, in as few ranges as possible.
+/// The result of `take(n)`: exactly `n` ids in ascending order, in as few ranges as possible. Iterating yields
+/// the ids.
 ///
 /// ```
-/// # async fn demo(orders: idmill::Allocator<u64>) -> idmill::Result<()> {
-/// for range in orders.take(10_000).await? {
-///     for id in range { /* bind it to a row */ }
-/// }
+/// # async fn demo(orders: idmill::Allocator<u64>, rows: Vec<String>) -> idmill::Result<()> {
+/// for (id, row) in orders.take(10_000).await?.into_iter().zip(rows) { /* insert the row */ }
 /// # Ok(()) }
 /// ```
 #[must_use = "the ids are lost if the ranges are dropped"]
@@ -269,7 +293,7 @@ impl<T> Ranges<T> {
 
     /// Appends ranges.
     pub(crate) fn extend(&mut self, more: Self) {
-        more.into_iter().for_each(|range| self.push(range));
+        more.0.into_iter().for_each(|range| self.push(range));
     }
 
     /// Removes and returns the last range.
@@ -291,13 +315,8 @@ impl<T> Ranges<T> {
         self.0.is_empty()
     }
 
-    /// Returns an iterator over the ranges.
-    pub fn iter(&self) -> std::slice::Iter<'_, IdRange<T>> {
-        self.0.iter()
-    }
-
-    /// Returns the ranges as a slice.
-    pub(crate) fn as_slice(&self) -> &[IdRange<T>] {
+    /// Returns the ranges, in ascending order.
+    pub fn ranges(&self) -> &[IdRange<T>] {
         &self.0
     }
 }
@@ -305,44 +324,40 @@ impl<T> Ranges<T> {
 impl Ranges {
     /// Returns the id of a reply to a caller that requested one id.
     pub(crate) fn only<T: Id>(&self) -> T {
-        let id = self.as_slice().first().and_then(IdRange::first);
+        let id = self.ranges().first().and_then(IdRange::first);
         T::from_raw(id.expect("the engine answers with the requested number of ids"))
     }
 }
 
 impl<T: Id> Ranges<T> {
-    /// Returns an iterator over all ids, in ascending order.
-    pub fn ids(&self) -> impl Iterator<Item = T> + '_ {
-        self.0.iter().flat_map(IdRange::iter)
+    /// Returns an iterator over all ids, from either end.
+    pub fn iter(&self) -> Ids<T> {
+        self.clone().into_iter()
     }
 }
 
-impl<T> AsRef<[IdRange<T>]> for Ranges<T> {
-    fn as_ref(&self) -> &[IdRange<T>] {
-        &self.0
-    }
-}
+impl<T: Id> IntoIterator for &Ranges<T> {
+    type Item = T;
+    type IntoIter = Ids<T>;
 
-impl<'a, T> IntoIterator for &'a Ranges<T> {
-    type Item = &'a IdRange<T>;
-    type IntoIter = std::slice::Iter<'a, IdRange<T>>;
-
-    fn into_iter(self) -> Self::IntoIter {
+    fn into_iter(self) -> Ids<T> {
         self.iter()
     }
 }
 
-impl<T> IntoIterator for Ranges<T> {
-    type Item = IdRange<T>;
-    type IntoIter = std::vec::IntoIter<IdRange<T>>;
+impl<T: Id> IntoIterator for Ranges<T> {
+    type Item = T;
+    type IntoIter = Ids<T>;
 
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+    fn into_iter(self) -> Ids<T> {
+        Ids { first: IdRange::EMPTY.cast(), further: self.0.into_iter() }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
     use proptest::prelude::*;
 
@@ -357,14 +372,14 @@ mod tests {
             let mut rest = range;
             let front = rest.take_front(n);
             prop_assert_eq!(front.len(), n.min(range.len()));
-            let both: Vec<u64> = front.ids().chain(rest.ids()).collect();
-            prop_assert_eq!(both, range.ids().collect::<Vec<_>>());
+            let both: Vec<u64> = front.iter().chain(rest.iter()).collect();
+            prop_assert_eq!(both, range.iter().collect::<Vec<_>>());
             prop_assert!(!front.overlaps(&rest));
         }
 
         #[test]
         fn overlap_is_a_shared_id(a in any_range(), b in any_range()) {
-            let shared = a.ids().any(|id| b.contains(id));
+            let shared = a.iter().any(|id| b.contains(id));
             prop_assert_eq!(a.overlaps(&b), shared);
             prop_assert_eq!(b.overlaps(&a), shared);
         }
@@ -379,8 +394,8 @@ mod tests {
                 ranges.push(rest.take_front(piece));
             }
             prop_assert_eq!(ranges.len(), whole.len());
-            prop_assert!(ranges.as_slice().len() <= 1);
-            prop_assert_eq!(ranges.ids().collect::<Vec<_>>(), whole.ids().collect::<Vec<_>>());
+            prop_assert!(ranges.ranges().len() <= 1);
+            prop_assert_eq!(ranges.iter().collect::<Vec<_>>(), whole.iter().collect::<Vec<_>>());
         }
     }
 
@@ -390,7 +405,7 @@ mod tests {
         for start in [0, 1 << 63] {
             halves.push(IdRange::new(start, 1 << 63).unwrap());
         }
-        assert_eq!((halves.as_slice().len(), halves.len()), (2, u64::MAX));
+        assert_eq!((halves.ranges().len(), halves.len()), (2, u64::MAX));
     }
 
     #[test]
@@ -403,7 +418,42 @@ mod tests {
             (2, Some(u64::MAX - 1), Some(u64::MAX - 2))
         );
         assert_eq!((ids.next(), ids.next_back()), (None, None));
-        assert!((&range).into_iter().eq(range.ids()) && range.ids().len() == 4);
+        assert!((&range).into_iter().eq(range.iter()) && range.iter().len() == 4);
+    }
+
+    fn any_ranges() -> impl Strategy<Value = Vec<IdRange<u64>>> {
+        prop::collection::vec((1..5_u64, 0..4_u64), 0..6).prop_map(|pieces| {
+            let mut start = 1;
+            let mut range = |(gap, len)| {
+                let range = IdRange::new(start + gap, len).expect("it fits");
+                start += gap + len;
+                range
+            };
+            pieces.into_iter().map(&mut range).collect()
+        })
+    }
+
+    proptest! {
+        /// `Ranges` has no empty ranges, but an iterator may start within an empty one.
+        #[test]
+        fn ids_of_several_ranges_are_those_of_each(ranges in any_ranges(), steps in prop::collection::vec(any::<u8>(), 0..30)) {
+            let mut model: VecDeque<u64> = ranges.iter().flat_map(|range| range.start()..range.start() + range.len()).collect();
+            let mut ids = Ranges(ranges).into_iter();
+            for step in steps {
+                prop_assert_eq!(ids.len(), model.len());
+                match step % 4 {
+                    0 => prop_assert_eq!(ids.next_back(), model.pop_back()),
+                    1 => {
+                        let n = usize::from(step / 16);
+                        let rest = model.split_off(n.min(model.len()));
+                        model = rest;
+                        prop_assert_eq!(ids.nth(n), model.pop_front());
+                    }
+                    _ => prop_assert_eq!(ids.next(), model.pop_front()),
+                }
+            }
+            prop_assert_eq!(ids.collect::<Vec<_>>(), Vec::from(model));
+        }
     }
 
     #[test]
@@ -418,7 +468,7 @@ mod tests {
     /// More ids than a 32-bit `usize` can count.
     #[test]
     fn a_long_range_has_a_length() {
-        let ids = IdRange::<u64>::new(1, 1 << 40).unwrap().ids();
+        let ids = IdRange::<u64>::new(1, 1 << 40).unwrap().iter();
         assert_eq!(ids.len(), usize::try_from(1_u64 << 40).unwrap_or(usize::MAX));
     }
 

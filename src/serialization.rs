@@ -66,7 +66,7 @@ impl<'de, T: Id> Deserialize<'de> for IdRange<T> {
 
 impl<T> Serialize for Ranges<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(self)
+        to.collect_seq(self.ranges())
     }
 }
 

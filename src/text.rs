@@ -77,7 +77,7 @@ impl<T: Id> TryFrom<ops::RangeInclusive<u64>> for IdRange<T> {
 /// The ranges, separated by commas: `1..11, 21..31`.
 impl<T> fmt::Display for Ranges<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, range) in self.as_slice().iter().enumerate() {
+        for (index, range) in self.ranges().iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
             write!(f, "{comma}{range}")?;
         }
@@ -102,12 +102,6 @@ impl<T> TryFrom<Vec<IdRange<T>>> for Ranges<T> {
             all.push(range);
         }
         Ok(all)
-    }
-}
-
-impl<T> From<Ranges<T>> for Vec<IdRange<T>> {
-    fn from(ranges: Ranges<T>) -> Self {
-        ranges.into_iter().collect()
     }
 }
 
@@ -271,7 +265,7 @@ mod tests {
         let range = |text: &str| text.parse::<IdRange>().unwrap();
         let ranges = Ranges::try_from(vec![range("1..3"), range("3..5"), range("9..10")]).unwrap();
         assert_eq!(ranges.to_string(), "1..5, 9..10");
-        assert_eq!(Vec::from(ranges), [range("1..5"), range("9..10")]);
+        assert_eq!(ranges.ranges(), [range("1..5"), range("9..10")]);
         assert!(Ranges::try_from(vec![range("1..3"), range("2..5")]).is_err());
         assert!(Ranges::try_from(vec![range("5..6"), range("1..2")]).is_err());
         assert!(Ranges::try_from(vec![range("5..5")]).is_err());

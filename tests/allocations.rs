@@ -24,7 +24,7 @@ fn open_over(store: Arc<dyn Store>, order: Order, watermark: u64) -> Allocator<u
     let step = 40 * DRAWS;
     let sequence =
         ids.sequence::<u64>("o").step(step).watermark(watermark).order(order).open_blocking().unwrap();
-    let _ = sequence.blocking(Duration::from_secs(60)).next().unwrap();
+    let _ = sequence.blocking().next().unwrap();
     sequence
 }
 
@@ -64,7 +64,7 @@ fn draws_allocate_nothing() {
         Poll::Pending => panic!("there are ids in memory"),
     });
     assert_none("next_blocking()", || {
-        let _ = ids.blocking(Duration::ZERO).next().unwrap();
+        let _ = ids.within(Duration::ZERO).blocking().next().unwrap();
     });
 }
 

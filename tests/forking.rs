@@ -60,12 +60,12 @@ fn process() {
 
 /// Takes ids, reads the snapshot and closes the sequences in a child. Reports each result.
 fn takes_and_ends(ids: &Sequences, sequence: &Allocator<u64>) -> String {
-    let taken = sequence.blocking(Duration::from_secs(30)).take(2 * STEP).unwrap_err();
+    let taken = sequence.blocking().take(2 * STEP).unwrap_err();
     let snapshot = sequence.snapshot();
     let health = ids.health();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(ids.close());
-    let revoked = runtime.block_on(ids.revoke("s")).unwrap_err();
+    let revoked = runtime.block_on(ids.admin().revoke("s")).unwrap_err();
     let closed = ids.blocking().close();
     let opened = ids.sequence::<u64>("t").lazy().unwrap_err();
     format!(
@@ -79,7 +79,7 @@ fn takes_and_ends(ids: &Sequences, sequence: &Allocator<u64>) -> String {
 }
 
 fn draw(sequence: &Allocator<u64>) -> Result<u64> {
-    sequence.blocking(Duration::from_secs(30)).next()
+    sequence.blocking().next()
 }
 
 fn told(drawn: &Result<u64>) -> String {

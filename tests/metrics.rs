@@ -24,7 +24,7 @@ fn metrics_are_recorded_by_sequence_name() {
     let ids = Sequences::builder(store).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).watermark(0).open_blocking().unwrap();
     for _ in 0..12 {
-        let _ = orders.blocking(Duration::from_secs(60)).next().unwrap();
+        let _ = orders.blocking().next().unwrap();
     }
     ids.record_metrics();
 
@@ -57,13 +57,14 @@ fn metrics_are_recorded_by_sequence_name() {
 fn an_outage_shows_while_it_lasts(reader: &mut Reader) {
     let store = FaultyStore::new();
     let ids = Sequences::builder(store.clone()).own_thread().start().unwrap();
-    let orders = ids.sequence::<u64>("orders").step(10).watermark(0).open_blocking().unwrap();
     let hour = Duration::from_secs(3600);
-    assert_eq!(orders.blocking(hour).next().unwrap(), 1);
+    let builder = ids.sequence::<u64>("orders").step(10).watermark(0).timeout(hour);
+    let orders = builder.open_blocking().unwrap();
+    assert_eq!(orders.blocking().next().unwrap(), 1);
     store.set_faults(Faults::outage());
-    assert_eq!(orders.blocking(hour).take(9).unwrap().len(), 9);
+    assert_eq!(orders.blocking().take(9).unwrap().len(), 9);
     let waiting = orders.clone();
-    let caller = std::thread::spawn(move || waiting.blocking(hour).next().unwrap());
+    let caller = std::thread::spawn(move || waiting.blocking().next().unwrap());
     // This state lasts: the store stays unreachable, and the caller keeps waiting.
     let limit = Instant::now() + Duration::from_secs(60);
     let seen = loop {
@@ -98,12 +99,11 @@ fn since(before: &HashMap<String, u64>, now: &HashMap<String, u64>, name: &str) 
 /// A reopened sequence counts from zero, and the recorder's counters continue.
 fn what_was_evicted_counts_on(reader: &mut Reader) {
     let before = reader.read();
-    let hour = Duration::from_secs(3600);
     let idle = Duration::from_millis(20);
     let ids = Sequences::builder(FaultyStore::new()).own_thread().idle_eviction(idle).start().unwrap();
     for draws in [7, 3] {
         let orders = ids.sequence::<u64>("orders").step(10).watermark(0).open_blocking().unwrap();
-        assert_eq!(orders.blocking(hour).take(draws).unwrap().len(), draws);
+        assert_eq!(orders.blocking().take(draws).unwrap().len(), draws);
         drop(orders);
         let limit = Instant::now() + Duration::from_secs(60);
         while !ids.is_empty() {
@@ -151,7 +151,7 @@ fn what_a_block_did_not_hand_out_is_drawn_and_dropped(reader: &mut Reader) {
     let orders = builder.open_blocking().unwrap();
     let mut block = orders.block(10).unwrap();
     for _ in 0..2 {
-        let _ = block.blocking(Duration::from_secs(3600)).next().unwrap();
+        let _ = block.blocking().next().unwrap();
     }
     drop(block);
     ids.blocking().close().unwrap();
@@ -168,7 +168,7 @@ fn what_is_on_its_way_back_is_no_gap(reader: &mut Reader) {
     let store = FaultyStore::new();
     let ids = Sequences::builder(store.clone()).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).watermark(0).open_blocking().unwrap();
-    assert_eq!(orders.blocking(Duration::from_secs(3600)).next().unwrap(), 1);
+    assert_eq!(orders.blocking().next().unwrap(), 1);
     store.set_faults(Faults::none().always(Fault::Latency(Duration::from_millis(100))));
     std::thread::scope(|scope| {
         let closing = scope.spawn(|| ids.blocking().close().unwrap());
@@ -188,7 +188,7 @@ fn every_metric_is_described_and_on_the_page(reader: &mut Reader) {
     let store = FaultyStore::new();
     let ids = Sequences::builder(store).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").open_blocking().unwrap();
-    assert_eq!(orders.blocking(Duration::from_secs(3600)).next().unwrap(), 1);
+    assert_eq!(orders.blocking().next().unwrap(), 1);
     ids.record_metrics();
     for (key, unit, description, _) in reader.snapshotter.snapshot().into_vec() {
         let name = key.key().name();
@@ -403,7 +403,7 @@ fn ids_dropped_by_a_revoke_are_counted_by_reason() {
             async move { orders.next().await }
         });
         tokio::time::sleep(Duration::from_millis(10)).await;
-        orders.revoke();
+        orders.discard();
         assert_eq!(waits.await.unwrap().unwrap(), 11);
         ids.record_metrics();
         let seen = reader.read();
@@ -412,7 +412,7 @@ fn ids_dropped_by_a_revoke_are_counted_by_reason() {
                 .map(|reason| seen[&format!("idmill_gaps_total{reason}")])
         };
         assert_eq!((gaps(&seen), seen["idmill_granted_total"]), ([10, 0, 0, 0], 20));
-        assert_eq!(orders.revoke(), 9);
+        assert_eq!(orders.discard(), 9);
         ids.record_metrics();
         assert_eq!(gaps(&reader.read()), [10, 9, 0, 0]);
         ids.close().await;

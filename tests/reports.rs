@@ -75,7 +75,7 @@ async fn reset_end_and_lost_writes_are_logged_once() {
     is_line(&new_lines(), "WARN", "the sequence is exhausted");
 
     store.restore(&backup);
-    orders.revoke();
+    orders.discard();
     assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::StoreViolation);
     let errors: Vec<_> = new_lines().into_iter().filter(|line| line["level"] == "ERROR").collect();
     is_line(&errors, "ERROR", "the store went back in time");

@@ -13,7 +13,6 @@ use idmill::store::{MemoryStore, Store};
 use idmill::{Allocator, ErrorKind, Order, Sequences};
 
 /// A guard against a test that hangs.
-const LONG: Duration = Duration::from_secs(60);
 
 fn open(order: Order, step: u64, block: u64) -> (Sequences, Allocator<u64>) {
     let store = Arc::new(MemoryStore::new()) as Arc<dyn Store>;
@@ -30,7 +29,7 @@ fn in_a_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 #[test]
 fn threads_that_draw_once_waste_nothing() {
     let (ids, sequence) = open(Order::Thread, 1000, 64);
-    let last = (0..1000).map(|_| in_a_thread(|| sequence.blocking(LONG).next().unwrap())).max().unwrap();
+    let last = (0..1000).map(|_| in_a_thread(|| sequence.blocking().next().unwrap())).max().unwrap();
     // Allows a block of 64 ids for each of 16 slots: concurrent tests in this process use slots, too.
     assert!(last <= 1000 + 16 * 64, "a thousand ids reach {last}");
     ids.blocking().close().unwrap();
@@ -90,8 +89,7 @@ fn threads_in_turn_and_at_once_grow_and_never_repeat() {
     let mut all = Vec::new();
     for round in 1..60_usize {
         let batches = thread::scope(|scope| {
-            let draw =
-                || (0..=round % 5).map(|_| sequence.blocking(LONG).next().unwrap()).collect::<Vec<_>>();
+            let draw = || (0..=round % 5).map(|_| sequence.blocking().next().unwrap()).collect::<Vec<_>>();
             let threads: Vec<_> = (0..=round % 4).map(|_| scope.spawn(draw)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
         });
@@ -112,7 +110,7 @@ struct DrawsAtTheEnd(Allocator<u64>, std::sync::mpsc::Sender<idmill::Result<u64>
 impl Drop for DrawsAtTheEnd {
     fn drop(&mut self) {
         let _ = self.1.send(self.0.try_next());
-        let _ = self.1.send(self.0.blocking(LONG).next());
+        let _ = self.1.send(self.0.blocking().next());
         let mut context = Context::from_waker(Waker::noop());
         if let Poll::Ready(id) = pin!(self.0.next()).poll(&mut context) {
             let _ = self.1.send(id);
@@ -130,7 +128,7 @@ fn a_thread_draws_also_in_its_destructors() {
     for order in [Order::Process, Order::Thread] {
         for draws_before in [true, false] {
             let (_ids, sequence) = open(order, 1000, 8);
-            let _ = sequence.blocking(LONG).next().unwrap();
+            let _ = sequence.blocking().next().unwrap();
             let (sender, receiver) = std::sync::mpsc::channel();
             in_a_thread(|| {
                 let at_the_end = || Some(DrawsAtTheEnd(sequence.clone(), sender.clone()));
@@ -177,7 +175,7 @@ fn ids_held_by_threads_are_counted_on_close_and_revoke() {
                 let sender = sender.clone();
                 scope.spawn(move || {
                     for _ in 0..5 {
-                        sender.send(sequence.blocking(LONG).next().unwrap()).unwrap();
+                        sender.send(sequence.blocking().next().unwrap()).unwrap();
                     }
                     meet.wait();
                     meet.wait();
@@ -190,7 +188,7 @@ fn ids_held_by_threads_are_counted_on_close_and_revoke() {
             if close {
                 ids.blocking().close().unwrap();
             } else {
-                let _ = sequence.revoke();
+                let _ = sequence.discard();
             }
             let held = sequence.snapshot();
             meet.wait();

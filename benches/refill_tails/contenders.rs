@@ -82,7 +82,7 @@ impl Idmill {
         let sequences = sequences(store);
         let sequence = sequences.sequence::<u64>("tails").step(step).watermark(watermark).timeout(TIMEOUT);
         let allocator = sequence.open_blocking().expect("the memory store opens");
-        allocator.blocking(TIMEOUT).next().expect("the memory store grants");
+        allocator.blocking().next().expect("the memory store grants");
         let mut it = Self { name, allocator, before: (0, 0), _sequences: sequences };
         it.before = it.counts();
         it
@@ -129,7 +129,7 @@ impl Contender for Idmill {
     fn drawer(&self) -> Box<dyn FnMut() + '_> {
         let mut handle = self.allocator.handle();
         Box::new(move || {
-            black_box(handle.blocking(TIMEOUT).next().expect("the memory store grants"));
+            black_box(handle.blocking().next().expect("the memory store grants"));
         })
     }
 

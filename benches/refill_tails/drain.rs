@@ -91,7 +91,7 @@ fn round_trip(latency: Duration) -> Duration {
         .expect("the memory store opens");
     let refill = |_| {
         let begun = Instant::now();
-        allocator.blocking(TIMEOUT).next().expect("the memory store grants");
+        allocator.blocking().next().expect("the memory store grants");
         begun.elapsed()
     };
     (0..5).map(refill).max().expect("five of them")
@@ -119,7 +119,7 @@ fn drain(allocator: &Allocator<u64>, time: Duration) -> Row {
     let (start, mut draws) = (Instant::now(), 0);
     let mut now = start;
     while now - start < time {
-        handle.blocking(TIMEOUT).next().expect("the memory store grants");
+        handle.blocking().next().expect("the memory store grants");
         let drawn = Instant::now();
         latencies.saturating_record(nanos(drawn - now));
         now = drawn;

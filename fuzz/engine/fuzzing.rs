@@ -75,7 +75,7 @@ fn ranges(bytes: &mut Bytes<'_>) {
     whole.push(front);
     whole.push(rest);
     assert_eq!(whole.len(), len);
-    assert!(whole.as_slice().len() <= 1);
+    assert!(whole.ranges().len() <= 1);
     let id = bytes.number();
     assert_eq!(range.contains(id), u128::from(id) < end && id >= start);
 }

@@ -274,7 +274,7 @@ impl Oracle {
     fn leave(&mut self, range: IdRange) {
         let held = std::mem::replace(&mut self.held, Ranges::none());
         let before = held.len();
-        for mut part in held {
+        for mut part in held.ranges().iter().copied() {
             let start = part.start();
             self.held.push(part.take_front(range.start().saturating_sub(start)));
             let (ids, left) =
@@ -296,11 +296,11 @@ impl Oracle {
         let is_next = before.all(|asked| asked.want.needs() > held);
         assert!(is_next, "first in, first out, except for callers that need more");
         assert_eq!(ids.len(), self.callers[number].want.gets(), "a reply has the requested number of ids");
-        let overlaps = |range: &IdRange| ids.as_slice().iter().any(|part| part.overlaps(range));
+        let overlaps = |range: &IdRange| ids.ranges().iter().any(|part| part.overlaps(range));
         let late = self.asked_for.iter().any(|(range, before)| number >= *before && overlaps(range));
         assert!(self.prefetches() || !late, "`Global` serves only callers that waited before the reserve");
         assert_eq!(*ids, self.held.take_front(ids.len()), "the reply has the first held ids, in order");
-        ids.as_slice().iter().for_each(|range| self.hand_out(*range));
+        ids.ranges().iter().for_each(|range| self.hand_out(*range));
         self.callers[number].answered = true;
         self.cause.answered = true;
     }

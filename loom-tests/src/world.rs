@@ -73,9 +73,7 @@ pub(crate) fn settings(step: u64, watermark: u64, last: u64) -> Settings {
         bounds: Bounds::new(1, last).expect("not empty"),
         floor: 0,
         ceiling: u64::MAX,
-        timeout: NEVER,
         block: 2,
-        max_take: 1_000,
         // Without a fixed seed, the jitter would differ between interleavings.
         seed: Some(1),
     }
@@ -98,7 +96,7 @@ pub(crate) fn sequence(step: u64, watermark: u64, last: u64) -> (Arc<Core>, Arc<
 /// Like `Allocator::next`: draws, or else waits for the actor.
 pub(crate) fn next(core: &Arc<Core>) -> Result<u64, ErrorKind> {
     match core.draw(&mut core.stock.current()) {
-        Err(ErrorKind::Empty) => wait(core).map(|ids| ids.ids().next().expect("the reply has one id")),
+        Err(ErrorKind::Empty) => wait(core).map(|ids| ids.iter().next().expect("the reply has one id")),
         outcome => outcome,
     }
 }

@@ -1,12 +1,12 @@
 //! Views of an allocator for one thread.
 
 use std::fmt;
-use std::time::Duration;
 
 use super::Allocator;
 use crate::blocking::Blocking;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
+use crate::range::Ranges;
 use crate::sequence::block::Block;
 use crate::sequence::segment::{MAX_LEN, Segment};
 use crate::sequence::settings::Order;
@@ -28,16 +28,16 @@ macro_rules! waiting_draws {
                 Ok(id) => Ok(T::from_raw(id)),
                 // Box the wait, so that the future of a draw without a wait stays small.
                 Err(ErrorKind::Empty) => {
-                    let wait = self.allocator.wait(Want::Ids(1), self.allocator.timeout);
+                    let wait = self.allocator.wait(Want::Ids(1), self.allocator.limits.timeout);
                     Box::pin(wait).await.map(|ids| ids.only())
                 }
                 Err(reason) => Err(self.allocator.draw_error(reason)),
             }
         }
 
-        /// Returns a view for threads outside any async runtime. Its calls wait up to `timeout`.
-        pub fn blocking(&mut self, timeout: Duration) -> Blocking<&mut Self> {
-            Blocking { of: self, timeout }
+        /// Returns a view for threads outside any async runtime.
+        pub fn blocking(&mut self) -> Blocking<&mut Self> {
+            Blocking { of: self }
         }
 
         /// Returns the next id from memory; never waits. See [`Allocator::try_next`].
@@ -83,7 +83,7 @@ impl<T: Id> Allocator<T> {
 /// atomic instruction. Ids increase as the sequence's [`Order`] guarantees.
 ///
 /// A handle holds no ids: dropping it loses none.
-pub struct Handle<T: Id = u64> {
+pub struct Handle<T: Id = i64> {
     allocator: Allocator<T>,
     segment: Arc<Segment>,
 }
@@ -107,6 +107,14 @@ impl<T: Id> Handle<T> {
         self.allocator.core_ref.core.draw(&mut self.segment)
     }
 
+    /// Returns exactly `n` ids. See [`Allocator::take`].
+    ///
+    /// # Errors
+    /// Those of [`Allocator::take`].
+    pub async fn take(&mut self, n: u64) -> Result<Ranges<T>> {
+        self.allocator.take(n).await
+    }
+
     waiting_draws!();
 }
 
@@ -123,7 +131,7 @@ macro_rules! blocking_draws {
                 match self.of.draw().map_or_else(|| self.of.draw_slow(), Ok) {
                     Ok(id) => Ok(T::from_raw(id)),
                     Err(ErrorKind::Empty) => {
-                        self.of.allocator.wait_blocking("`next`", Want::Ids(1), self.timeout).map(|ids| ids.only())
+                        self.of.allocator.wait_blocking("`next`", Want::Ids(1)).map(|ids| ids.only())
                     }
                     Err(reason) => Err(self.of.allocator.draw_error(reason)),
                 }
@@ -150,7 +158,7 @@ impl<T: Id> fmt::Debug for Handle<T> {
 /// increment. Ids increase within a block.
 ///
 /// Ids that it still holds when it is dropped become a gap.
-pub struct IdBlock<T: Id = u64> {
+pub struct IdBlock<T: Id = i64> {
     allocator: Allocator<T>,
     block: Block,
     segment: Arc<Segment>,

@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::range::Ranges;
 use crate::sequence::parts::Core;
-use crate::sequence::settings::Order;
+use crate::sequence::settings::{CallLimits, Order};
 use crate::sequence::snapshot::Snapshot;
 use crate::sequence::want::Want;
 use crate::sync::Arc;
@@ -34,24 +34,23 @@ pub(crate) use shared::{CoreRef, Shared};
 /// Open one with [`Sequences::sequence`](crate::Sequences::sequence). All methods can be called from any
 /// thread. A call can be cancelled at any point by dropping its future: at most the ids that it would have
 /// returned become a gap, which is counted.
-pub struct Allocator<T: Id = u64> {
+pub struct Allocator<T: Id = i64> {
     core_ref: CoreRef,
-    timeout: Duration,
+    limits: CallLimits,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T: Id> Allocator<T> {
-    pub(crate) fn new(core_ref: CoreRef) -> Self {
-        let timeout = core_ref.core.settings.timeout;
-        Self { core_ref, timeout, of: PhantomData }
+    pub(crate) fn new(core_ref: CoreRef, limits: CallLimits) -> Self {
+        Self { core_ref, limits, of: PhantomData }
     }
 
     /// Returns a clone whose calls wait at most this long, instead of the sequence's
     /// [`timeout`](crate::SequenceBuilder::timeout). For a single call:
-    /// `orders.within(Duration::from_millis(50)).next().await`.
+    /// `orders.within(Duration::from_millis(50)).next().await`. So do its [handles](Self::handle).
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Self {
-        Self { timeout, ..self.clone() }
+        Self { limits: CallLimits { timeout, ..self.limits }, ..self.clone() }
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -134,9 +133,9 @@ impl<T: Id> Allocator<T> {
         Next { allocator: self, waiting: None }
     }
 
-    /// Returns a view for threads outside any async runtime. Its calls wait up to `timeout`.
-    pub fn blocking(&self, timeout: Duration) -> Blocking<&Self> {
-        Blocking { of: self, timeout }
+    /// Returns a view for threads outside any async runtime.
+    pub fn blocking(&self) -> Blocking<&Self> {
+        Blocking { of: self }
     }
 
     /// Returns the only id of a reply, and drops smaller ids of the thread's block.
@@ -157,8 +156,8 @@ impl<T: Id> Allocator<T> {
 
     /// Runs [`wait`](Self::wait) on this thread. If that is impossible, the error names the method to use
     /// `instead`.
-    fn wait_blocking(&self, instead: &str, want: Want, timeout: Duration) -> Result<Ranges> {
-        self.on_reply(instead, self.wait(want, timeout), timeout)
+    fn wait_blocking(&self, instead: &str, want: Want) -> Result<Ranges> {
+        self.on_reply(instead, self.wait(want, self.limits.timeout), self.limits.timeout)
     }
 
     fn on_reply(
@@ -180,7 +179,7 @@ impl<T: Id> Allocator<T> {
     /// Those of [`next`](Self::next), and [`ErrorKind::InvalidInput`] for more ids than memory may hold.
     pub async fn warm(&self, n: u64) -> Result<()> {
         match self.missing_level(n)? {
-            Some(level) => self.wait(level, self.timeout).await.map(drop),
+            Some(level) => self.wait(level, self.limits.timeout).await.map(drop),
             None => Ok(()),
         }
     }
@@ -202,7 +201,7 @@ impl<T: Id> Allocator<T> {
     /// out, for example after a restore of the store. Returns the number of discarded ids, including those
     /// held by threads. An [`IdBlock`] discards its ids at its next draw. After this returns, no new draw
     /// gets an id that was reserved before the call.
-    pub fn revoke(&self) -> u64 {
+    pub fn discard(&self) -> u64 {
         self.core().revoke()
     }
 
@@ -233,7 +232,7 @@ impl<T: Id> Blocking<&Allocator<T>> {
         match self.of.draw() {
             Ok(id) => Ok(T::from_raw(id)),
             Err(ErrorKind::Empty) => {
-                self.of.wait_blocking("`next`", Want::Ids(1), self.timeout).map(|ids| self.of.waited(&ids))
+                self.of.wait_blocking("`next`", Want::Ids(1)).map(|ids| self.of.waited(&ids))
             }
             Err(reason) => Err(self.of.draw_error(reason)),
         }
@@ -245,7 +244,7 @@ impl<T: Id> Blocking<&Allocator<T>> {
     /// Those of [`Allocator::warm`].
     pub fn warm(&self, n: u64) -> Result<()> {
         match self.of.missing_level(n)? {
-            Some(level) => self.of.wait_blocking("`warm`", level, self.timeout).map(drop),
+            Some(level) => self.of.wait_blocking("`warm`", level).map(drop),
             None => Ok(()),
         }
     }
@@ -253,7 +252,7 @@ impl<T: Id> Blocking<&Allocator<T>> {
 
 impl<T: Id> Clone for Allocator<T> {
     fn clone(&self) -> Self {
-        Self { core_ref: self.core_ref.clone(), timeout: self.timeout, of: PhantomData }
+        Self { core_ref: self.core_ref.clone(), limits: self.limits, of: PhantomData }
     }
 }
 
@@ -305,7 +304,7 @@ impl<T: Id> Allocator<T> {
                 Err(reason) => return Poll::Ready(Err(self.draw_error(reason))),
             }
         }
-        let waiting = waiting.get_or_insert_with(|| Box::pin(self.wait(Want::Ids(1), self.timeout)));
+        let waiting = waiting.get_or_insert_with(|| Box::pin(self.wait(Want::Ids(1), self.limits.timeout)));
         let ids = ready!(waiting.as_mut().poll(cx))?;
         Poll::Ready(Ok(self.waited(&ids)))
     }

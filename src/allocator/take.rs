@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use super::{Allocator, CoreRef, wait};
 use crate::blocking::Blocking;
-use crate::error::{Error, Operation, Result};
+use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
-use crate::range::Ranges;
+use crate::range::{IdRange, Ranges};
 use crate::sequence::parts::{Core, Known, Question};
 use crate::sequence::settings::Order;
 use crate::sequence::time::Time;
 use crate::sequence::want::Want;
 use crate::sync::Arc;
+
+/// Attempts of [`Allocator::take_in_a_row`].
+const TRIES: usize = 8;
 
 impl<T: Id> Allocator<T> {
     /// Returns exactly `n` ids, in ascending order, in as few ranges as possible: usually one, or several if
@@ -37,9 +40,39 @@ impl<T: Id> Allocator<T> {
     /// the store reports this within a quarter of the timeout, nothing is reserved, and the remaining ids
     /// stay for smaller draws.
     pub async fn take(&self, n: u64) -> Result<Ranges<T>> {
-        let (mut part, mut begun) = (self.begin_take(n)?, None);
+        self.take_since(&mut None, n).await
+    }
+
+    /// Returns `n` consecutive ids; never waits longer than one [`take`](Self::take). If a range ends within the
+    /// ids and the following range does not adjoin it, because another process has reserved too, the ids before the
+    /// gap between them and after it are dropped. They become a gap, and the next `n` ids are tried, up to 8 times.
+    ///
+    /// # Errors
+    /// Those of [`take`](Self::take), which drop no ids;
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if no attempt found consecutive ids: retry,
+    /// request fewer ids, or use [`take`](Self::take).
+    pub async fn take_in_a_row(&self, n: u64) -> Result<IdRange<T>> {
+        let mut begun = None;
+        for _ in 0..TRIES {
+            let ids = self.take_since(&mut begun, n).await?;
+            match ids.ranges() {
+                [] => return Ok(IdRange::EMPTY.cast()),
+                [range] => return Ok(*range),
+                _ => self.core().stats.gap_dropped(n),
+            }
+        }
+        let message = format!(
+            "{n} consecutive ids are not available, because other processes reserve too; retry, request fewer \
+             ids, or request ranges"
+        );
+        Err(Error::new(ErrorKind::Unavailable, message).of(self.name()).during(Operation::Draw))
+    }
+
+    /// Returns `n` ids, or fails when the timeout has passed since `begun`, which is set at the first wait.
+    async fn take_since(&self, begun: &mut Option<Time>, n: u64) -> Result<Ranges<T>> {
+        let mut part = self.begin_take(n)?;
         while !part.take_from_memory() {
-            let left = self.left_of(self.timeout, &mut begun);
+            let left = self.left_of(begun);
             part.add(self.wait_for_many(part.missing(), left).await?);
         }
         Ok(part.into_ids().cast())
@@ -72,7 +105,7 @@ impl<T: Id> Allocator<T> {
     }
 
     fn begin_take(&self, n: u64) -> Result<Part<'_>> {
-        let most = self.core().settings.max_take;
+        let most = self.limits.max_take.unwrap_or_else(|| self.core().settings.sizing.largest_take());
         if n > most {
             return Err(self.invalid_take(format!(
                 "a take of {n} ids exceeds `max_take` {most}; split it, or raise `max_take`"
@@ -85,11 +118,11 @@ impl<T: Id> Allocator<T> {
         Error::invalid(message).of(&self.core().name).during(Operation::Draw)
     }
 
-    /// Returns the rest of `timeout`, counted from the first call. A draw that need not wait never reads the
+    /// Returns the rest of the timeout, counted from the first call. A draw that need not wait never reads the
     /// clock.
-    fn left_of(&self, timeout: Duration, begun: &mut Option<Time>) -> Duration {
+    fn left_of(&self, begun: &mut Option<Time>) -> Duration {
         let now = self.core_ref.shared.clock.now();
-        timeout.saturating_sub(now.saturating_sub(*begun.get_or_insert(now)))
+        self.limits.timeout.saturating_sub(now.saturating_sub(*begun.get_or_insert(now)))
     }
 
     /// Waits for the actor, which fails the call if fewer than `want` ids are left in the sequence. Returns
@@ -123,7 +156,7 @@ impl<T: Id> Blocking<&Allocator<T>> {
     pub fn take(&self, n: u64) -> Result<Ranges<T>> {
         let (mut part, mut begun) = (self.of.begin_take(n)?, None);
         while !part.take_from_memory() {
-            let left = self.of.left_of(self.timeout, &mut begun);
+            let left = self.of.left_of(&mut begun);
             part.add(self.of.on_reply("`take`", self.of.wait_for_many(part.missing(), left), left)?);
         }
         Ok(part.into_ids().cast())

@@ -450,7 +450,7 @@ impl<W: Waiter> Engine<W> {
             let kept = self.queue.take_held(most.saturating_sub(self.level));
             self.level += kept.len();
             self.low = self.level < watermark;
-            let publish = kept.into_iter().map(|range| Effect::Publish { range, watermark });
+            let publish = kept.ranges().iter().map(|range| Effect::Publish { range: *range, watermark });
             out.splice(position..position, publish);
         }
         if !self.queue.awaits_held() {

@@ -257,7 +257,7 @@ mod tests {
 
     fn replies(out: &[Effect<Caller>]) -> Vec<Vec<u64>> {
         let ids = |command: &Effect<_>| match command {
-            Effect::Reply { ids, .. } => Some(ids.ids().collect()),
+            Effect::Reply { ids, .. } => Some(ids.iter().collect()),
             _ => None,
         };
         out.iter().filter_map(ids).collect()

@@ -37,12 +37,8 @@ pub(crate) struct Settings {
     /// The smallest and the largest id that the caller's type can hold.
     pub(crate) floor: u64,
     pub(crate) ceiling: u64,
-    /// The timeout of calls that do not set their own.
-    pub(crate) timeout: Duration,
     /// How many ids a thread takes at a time under [`Order::Thread`].
     pub(crate) block: u64,
-    /// The maximum number of ids per `take`.
-    pub(crate) max_take: u64,
     /// Fixes the jitter of retries, for repeatable simulations.
     pub(crate) seed: Option<u64>,
 }
@@ -56,9 +52,7 @@ impl Settings {
             bounds,
             floor: T::MIN,
             ceiling: T::MAX,
-            timeout: Duration::from_secs(30),
             block: 64,
-            max_take: LARGEST_TAKE,
             seed: None,
         }
     }
@@ -75,13 +69,34 @@ impl Settings {
         if self.block == 0 || self.block > MAX_LEN {
             return invalid(format!("invalid block of {} ids; it must be from 1 to 2^48", self.block));
         }
-        if self.max_take == 0 || self.max_take > MAX_LEN {
-            return invalid(format!(
-                "invalid `max_take` of {} ids; it must be from 1 to 2^48",
-                self.max_take
-            ));
-        }
         self.sizing.check().map_err(|message| Error::invalid(message).during(Operation::Configure))
+    }
+}
+
+/// The limits of an allocator's calls. Allocators of one sequence may have different ones.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallLimits {
+    /// The timeout of a call that waits.
+    pub(crate) timeout: Duration,
+    /// The maximum number of ids per `take`; by default [`Sizing::largest_take`].
+    pub(crate) max_take: Option<u64>,
+}
+
+impl Default for CallLimits {
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(30), max_take: None }
+    }
+}
+
+impl CallLimits {
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.max_take {
+            Some(ids) if ids == 0 || ids > MAX_LEN => {
+                let message = format!("invalid `max_take` of {ids} ids; it must be from 1 to 2^48");
+                Err(Error::invalid(message).during(Operation::Configure))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -217,7 +232,8 @@ mod tests {
     #[test]
     fn default_settings_are_those_of_the_guide() {
         let large = Settings::of::<u64>();
-        assert_eq!((large.timeout, large.block, large.max_take), (Duration::from_secs(30), 64, 1_000_000));
+        assert_eq!((CallLimits::default().timeout, large.block), (Duration::from_secs(30), 64));
+        assert_eq!(large.sizing.largest_take(), 1_000_000);
         let sizes = |settings: &Settings| match settings.sizing {
             Sizing::Adaptive(adaptive) => (adaptive.outage_budget.as_secs(), adaptive.max_buffered),
             Sizing::Fixed { .. } => panic!("the default follows the load"),

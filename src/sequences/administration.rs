@@ -3,26 +3,58 @@
 use std::future::Future;
 
 use super::Sequences;
+use crate::blocking::Blocking;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 use crate::store::{Bounds, Change, Identity, Listing, Page, SequenceInfo, Store, StoreFuture};
 
-/// Administration of the store. Most methods call the [`Store`] method of the same name. All work from any
-/// executor: the store's work runs on the runtime of refills or on a dedicated thread.
+impl Sequences {
+    /// Returns a view for reading and changing the store's sequences.
+    pub fn admin(&self) -> Admin<'_> {
+        Admin { ids: self }
+    }
+
+    /// Drops the ids of this sequence that this process has in memory, without a request to the store. Use it
+    /// after the stored sequence was changed or removed by other means. Returns the number of dropped ids;
+    /// they are a gap. A reserve in flight is dropped too. See
+    /// [`Allocator::discard`](crate::Allocator::discard).
+    pub fn discard(&self, name: impl AsRef<str>) -> u64 {
+        let Some(core) = self.shared.registry.find(name.as_ref()) else { return 0 };
+        let ids = core.revoke();
+        core.leave();
+        ids
+    }
+}
+
+/// Administration of the store; [`Sequences::admin`] returns it. Most methods call the [`Store`] method of the
+/// same name. All work from any executor: the store's work runs on the runtime of refills or on a dedicated
+/// thread.
 ///
 /// A call ends within the [store's timeout](crate::SequencesBuilder::store_timeout). After that, a read fails
 /// with [`ErrorKind::Deadline`], and a write with [`ErrorKind::UnknownOutcome`], since it may have been
-/// applied. A write whose future is dropped may also have been applied. After [`close`](Self::close), every
+/// applied. A write whose future is dropped may also have been applied. After [`close`](Sequences::close), every
 /// call fails with [`ErrorKind::Closed`]. Invalid names fail with [`ErrorKind::InvalidInput`].
 ///
 /// On a thread outside any async runtime, use [`blocking`](Self::blocking).
-impl Sequences {
+#[derive(Clone, Copy, Debug)]
+#[must_use = "a view does nothing itself; call one of its methods"]
+pub struct Admin<'a> {
+    pub(super) ids: &'a Sequences,
+}
+
+impl<'a> Admin<'a> {
+    /// Returns a view for threads outside any async runtime. Its calls wait up to the [store's
+    /// timeout](crate::SequencesBuilder::store_timeout).
+    pub fn blocking(self) -> Blocking<Self> {
+        Blocking { of: self }
+    }
+
     /// Creates a sequence in the store. Opening a sequence creates it too.
     ///
     /// # Errors
     /// Those of [`Store::create`], and those common to all calls here.
     pub fn create(
-        &self,
+        self,
         name: impl AsRef<str>,
         bounds: Bounds,
     ) -> impl Future<Output = Result<SequenceInfo>> + Send {
@@ -35,10 +67,7 @@ impl Sequences {
     ///
     /// # Errors
     /// Those of [`Store::inspect`], and those common to all calls here.
-    pub fn inspect(
-        &self,
-        name: impl AsRef<str>,
-    ) -> impl Future<Output = Result<Option<SequenceInfo>>> + Send {
+    pub fn inspect(self, name: impl AsRef<str>) -> impl Future<Output = Result<Option<SequenceInfo>>> + Send {
         self.of(Operation::Inspect, SequenceName::new(name.as_ref()), |store, name| store.inspect(name))
     }
 
@@ -47,8 +76,8 @@ impl Sequences {
     ///
     /// # Errors
     /// Those of [`Store::list`], and those common to all calls here.
-    pub async fn list(&self, page: Page) -> Result<Listing> {
-        let store = self.store().clone();
+    pub async fn list(self, page: Page) -> Result<Listing> {
+        let store = self.ids.store().clone();
         let listed = self.ask(Operation::List, async move { store.list(&page).await });
         listed.await.map_err(|error| error.during(Operation::List))
     }
@@ -59,7 +88,7 @@ impl Sequences {
     /// # Errors
     /// Those of [`Store::set`], and those common to all calls here.
     pub fn set(
-        &self,
+        self,
         name: impl AsRef<str>,
         change: Change,
     ) -> impl Future<Output = Result<SequenceInfo>> + Send {
@@ -76,31 +105,20 @@ impl Sequences {
     ///
     /// # Errors
     /// Those of [`Store::set`], and those common to all calls here.
-    pub async fn revoke(&self, name: impl AsRef<str> + Send) -> Result<SequenceInfo> {
-        let (ids, name) = (self.clone(), SequenceName::new(name.as_ref())?);
+    pub async fn revoke(self, name: impl AsRef<str> + Send) -> Result<SequenceInfo> {
+        let (ids, name) = (self.ids.clone(), SequenceName::new(name.as_ref())?);
         let of = |error: Error| error.of(&name).during(Operation::Set);
-        self.shared.must_be_open().map_err(of)?;
+        self.ids.shared.must_be_open().map_err(of)?;
         let revoked = name.clone();
         // Run in a task, which a caller cannot cancel: a `set` that was sent may be applied at any later
         // time.
-        let revoking = self.shared.runtime.spawn(async move {
-            let outcome = ids.set(&revoked, Change::new().revoke(true)).await;
+        let revoking = self.ids.shared.runtime.spawn(async move {
+            let outcome = ids.admin().set(&revoked, Change::new().revoke(true)).await;
             // Discard the ids even if the outcome is unknown.
             ids.discard(&revoked);
             outcome
         });
-        revoking.await.map_err(|failure| of(self.shared.task_failed(failure)))?
-    }
-
-    /// Drops the ids of this sequence that this process has in memory, without a request to the store. Use it
-    /// after the stored sequence was changed or removed by other means. Returns the number of dropped ids;
-    /// they are a gap. A reserve in flight is dropped too. See
-    /// [`Allocator::revoke`](crate::Allocator::revoke).
-    pub fn discard(&self, name: impl AsRef<str>) -> u64 {
-        let Some(core) = self.shared.registry.find(name.as_ref()) else { return 0 };
-        let ids = core.revoke();
-        core.leave();
-        ids
+        revoking.await.map_err(|failure| of(self.ids.shared.task_failed(failure)))?
     }
 
     /// Removes a sequence from the store; `false` if there was none. Open allocators still hand out the ids
@@ -109,7 +127,7 @@ impl Sequences {
     ///
     /// # Errors
     /// Those of [`Store::remove`], and those common to all calls here.
-    pub fn remove(&self, name: impl AsRef<str>) -> impl Future<Output = Result<bool>> + Send {
+    pub fn remove(self, name: impl AsRef<str>) -> impl Future<Output = Result<bool>> + Send {
         self.removed(SequenceName::new(name.as_ref()), None)
     }
 
@@ -119,41 +137,41 @@ impl Sequences {
     /// # Errors
     /// Those of [`Store::remove`], and those common to all calls here.
     pub fn remove_if(
-        &self,
+        self,
         name: impl AsRef<str>,
         identity: Identity,
     ) -> impl Future<Output = Result<bool>> + Send {
         self.removed(SequenceName::new(name.as_ref()), Some(identity))
     }
 
-    async fn removed(&self, name: Result<SequenceName>, expected: Option<Identity>) -> Result<bool> {
+    async fn removed(self, name: Result<SequenceName>, expected: Option<Identity>) -> Result<bool> {
         let removing =
             self.of(Operation::Remove, name.clone(), move |store, name| store.remove(name, expected));
         let was_there = removing.await?;
-        self.shared.registry.note_removed(&name?);
+        self.ids.shared.registry.note_removed(&name?);
         Ok(was_there)
     }
 
     /// Runs a call that concerns one sequence.
     async fn of<R: Send + 'static>(
-        &self,
+        self,
         operation: Operation,
         name: Result<SequenceName>,
-        call: impl for<'a> FnOnce(&'a dyn Store, &'a SequenceName) -> StoreFuture<'a, Result<R>> + Send + 'static,
+        call: impl for<'b> FnOnce(&'b dyn Store, &'b SequenceName) -> StoreFuture<'b, Result<R>> + Send + 'static,
     ) -> Result<R> {
         let name = name?;
-        let (store, asked) = (self.store().clone(), name.clone());
+        let (store, asked) = (self.ids.store().clone(), name.clone());
         let outcome = self.ask(operation, async move { call(&*store, &asked).await }).await;
         outcome.map_err(|error| error.of(&name).during(operation))
     }
 
     async fn ask<R: Send + 'static>(
-        &self,
+        self,
         operation: Operation,
         work: impl Future<Output = Result<R>> + Send + 'static,
     ) -> Result<R> {
-        let limit = self.shared.store_timeout;
-        self.shared.ask_store(limit, work).await.map_err(|error| match (error.kind(), operation) {
+        let limit = self.ids.shared.store_timeout;
+        self.ids.shared.ask_store(limit, work).await.map_err(|error| match (error.kind(), operation) {
             (ErrorKind::Deadline, Operation::Create | Operation::Set | Operation::Remove) => {
                 let message = format!(
                     "the store did not answer within {limit:?}; check whether the change was applied"

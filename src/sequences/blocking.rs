@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use super::Sequences;
+use super::{Admin, Sequences};
 use crate::allocator::block_on_reply;
 use crate::blocking::Blocking;
 use crate::error::Result;
@@ -13,11 +13,11 @@ use crate::store::{Bounds, Change, Identity, Listing, Page, SequenceInfo};
 /// How much longer than the close timeout `close` waits for a runtime that does not run.
 const CLOSE_MARGIN: Duration = Duration::from_secs(10);
 
-/// Each method blocks on the [`Sequences`] method of the same name, and returns its errors;
+/// Each method blocks on the [`Admin`] method of the same name, and returns its errors;
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if this is the only thread that drives the refills; or
 /// [`Deadline`](crate::ErrorKind::Deadline) if no thread does: a write may have been applied then.
 #[allow(clippy::missing_errors_doc, reason = "the impl's documentation lists the errors")]
-impl Blocking<&Sequences> {
+impl Blocking<Admin<'_>> {
     /// Creates a sequence in the store.
     pub fn create(&self, name: impl AsRef<str>, bounds: Bounds) -> Result<SequenceInfo> {
         self.wait_for("`create`", self.of.create(name, bounds))
@@ -53,10 +53,19 @@ impl Blocking<&Sequences> {
         self.wait_for("`remove_if`", self.of.remove_if(name, identity))
     }
 
+    fn wait_for<R>(&self, instead: &str, reply: impl Future<Output = Result<R>>) -> Result<R> {
+        block_on_reply(&self.of.ids.shared.runtime, instead, reply, self.of.ids.shared.store_timeout)
+    }
+}
+
+impl Blocking<&Sequences> {
     /// Closes all allocators. The sequences are closed even if this fails: an error means that this call did
-    /// not wait until the remaining ids had been given back. The error is
+    /// not wait until the remaining ids had been given back.
+    ///
+    /// # Errors
     /// [`Deadline`](crate::ErrorKind::Deadline) if the refills' runtime does not run for 10 s longer than the
-    /// [close timeout](crate::SequencesBuilder::close_timeout).
+    /// [close timeout](crate::SequencesBuilder::close_timeout);
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if this is the only thread that drives the refills.
     pub fn close(&self) -> Result<()> {
         self.of.shared.mailbox.close(Ending::Asked);
         let limit = self.of.shared.close_timeout.saturating_add(CLOSE_MARGIN);
@@ -65,9 +74,5 @@ impl Blocking<&Sequences> {
             Ok(())
         };
         block_on_reply(&self.of.shared.runtime, "`close`", ended, limit)
-    }
-
-    fn wait_for<R>(&self, instead: &str, reply: impl Future<Output = Result<R>>) -> Result<R> {
-        block_on_reply(&self.of.shared.runtime, instead, reply, self.timeout)
     }
 }

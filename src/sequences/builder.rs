@@ -14,7 +14,7 @@ use crate::sequence::grant_history::GrantHistory;
 use crate::sequence::metrics;
 use crate::sequence::parts::Core;
 use crate::sequence::process::forked;
-use crate::sequence::settings::{Adaptive, Order, Settings, Sizing};
+use crate::sequence::settings::{Adaptive, CallLimits, Order, Settings, Sizing};
 use crate::store::{self, Bounds, Identity, SequenceInfo};
 use crate::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::sync::Arc;
 ///
 /// let users = ids.sequence::<i32>("users").await?;
 /// let orders = ids
-///     .sequence::<u64>("orders")
+///     .sequence::<i64>("orders")
 ///     .start(1_000)
 ///     .outage_budget(Duration::from_secs(300))
 ///     .max_buffered(100_000)
@@ -35,7 +35,7 @@ use crate::sync::Arc;
 /// # Ok(()) }
 /// ```
 #[must_use = "await it, or call `lazy` or `open_blocking`"]
-pub struct SequenceBuilder<T: Id = u64> {
+pub struct SequenceBuilder<T: Id = i64> {
     shared: Arc<Shared>,
     name: Result<SequenceName>,
     start: Option<u64>,
@@ -44,7 +44,7 @@ pub struct SequenceBuilder<T: Id = u64> {
     watermark: Option<u64>,
     outage_budget: Option<Duration>,
     max_buffered: Option<u64>,
-    max_take: Option<u64>,
+    limits: CallLimits,
     settings: Settings,
     of: PhantomData<fn() -> T>,
 }
@@ -62,7 +62,7 @@ impl<T: Id> SequenceBuilder<T> {
             watermark: None,
             outage_budget: None,
             max_buffered: None,
-            max_take: None,
+            limits: CallLimits::default(),
             settings,
             of: PhantomData,
         }
@@ -115,7 +115,7 @@ impl<T: Id> SequenceBuilder<T> {
     /// Sets the maximum number of ids per [`take`](Allocator::take), 1 to 2^48. Default: a million, or
     /// `max_buffered` or the step if that is larger. A cancelled take may waste its ids.
     pub fn max_take(mut self, ids: u64) -> Self {
-        self.max_take = Some(ids);
+        self.limits.max_take = Some(ids);
         self
     }
 
@@ -130,7 +130,7 @@ impl<T: Id> SequenceBuilder<T> {
     /// waits for the longer of this and the [store's timeout](crate::SequencesBuilder::store_timeout). The
     /// timer belongs to the runtime that drives the refills. Default: 30 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.settings.timeout = timeout;
+        self.limits.timeout = timeout;
         self
     }
 
@@ -149,7 +149,7 @@ impl<T: Id> SequenceBuilder<T> {
     /// [`close`](crate::Sequences::close) or in a forked process.
     pub fn lazy(self) -> Result<Allocator<T>> {
         let (name, settings) = self.checked()?;
-        Self::register(&self.shared, &name, settings)
+        self.register(&name, settings)
     }
 
     /// Opens the sequence on a thread outside any async runtime.
@@ -172,7 +172,7 @@ impl<T: Id> SequenceBuilder<T> {
 
     /// The timeout for reading or creating the sequence.
     pub(super) fn limit(&self) -> Duration {
-        self.settings.timeout.max(self.shared.store_timeout)
+        self.limits.timeout.max(self.shared.store_timeout)
     }
 
     async fn open(self) -> Result<Allocator<T>> {
@@ -217,9 +217,9 @@ impl<T: Id> SequenceBuilder<T> {
         held: Option<Identity>,
         info: &SequenceInfo,
     ) -> Result<Allocator<T>> {
-        agrees::<T>(info, self.start, self.max)
-            .map_err(|error| error.of(name).during(Operation::Configure))?;
-        let allocator = Self::register(&self.shared, name, settings)?;
+        let agrees = self.agrees(info.bounds).and_then(|()| fits::<T>(info));
+        agrees.map_err(|error| error.of(name).during(Operation::Configure))?;
+        let allocator = self.register(name, settings)?;
         allocator.core().stats.meet_with(info.bounds);
         if held.is_some_and(|held| held != info.identity) {
             drop_all_of(held, allocator.core());
@@ -228,14 +228,15 @@ impl<T: Id> SequenceBuilder<T> {
     }
 
     /// Returns this process's allocator for the sequence, or an error if it is open with other settings.
-    fn register(shared: &Arc<Shared>, name: &SequenceName, settings: Settings) -> Result<Allocator<T>> {
+    fn register(&self, name: &SequenceName, settings: Settings) -> Result<Allocator<T>> {
+        let shared = &self.shared;
         let core = shared.registry.find_or_create(name, || {
             let core = Core::new(name.clone(), shared.shared_settings(settings), shared.mailbox.clone());
             metrics::opening(&core, shared.registry.len());
             core
         });
         // `core` counts a user for this call; from here on, the `CoreRef` releases it on drop.
-        let allocator = Allocator::new(CoreRef::new(core.clone(), shared.clone()));
+        let allocator = Allocator::new(CoreRef::new(core.clone(), shared.clone()), self.limits);
         if shared.mailbox.is_closed() {
             core.close();
             return Err(shared.closed().of(name).during(Operation::Configure));
@@ -258,13 +259,26 @@ impl<T: Id> SequenceBuilder<T> {
         Ok((name, settings))
     }
 
+    /// Checks the bounds of an existing sequence against the requested start and max, if any.
+    fn agrees(&self, bounds: Bounds) -> Result<()> {
+        let start = ("start", self.start, bounds.start());
+        for (what, asked, has) in [start, ("max", self.max, bounds.max())] {
+            if let Some(asked) = asked.filter(|asked| *asked != has) {
+                let message =
+                    format!("it exists with {what} {has}, not {asked}; omit {what}, or use the stored value");
+                return Err(Error::new(ErrorKind::Conflict, message));
+            }
+        }
+        Ok(())
+    }
+
     fn settings(&self) -> Result<Settings> {
         let defaults = self.settings.bounds;
         let bounds = Bounds::new(self.start.unwrap_or(defaults.start()), self.max.unwrap_or(defaults.max()))?;
         let sizing = self.sizing(bounds)?;
-        let max_take = self.max_take.unwrap_or_else(|| sizing.largest_take());
-        let settings = Settings { sizing, bounds, max_take, ..self.settings };
+        let settings = Settings { sizing, bounds, ..self.settings };
         settings.check()?;
+        self.limits.check()?;
         Ok(settings)
     }
 
@@ -299,20 +313,8 @@ fn drop_all_of(identity: Option<Identity>, core: &Arc<Core>) {
     }
 }
 
-/// Checks an existing sequence against the requested start and max, if any.
-fn agrees<T: Id>(info: &SequenceInfo, start: Option<u64>, max: Option<u64>) -> Result<()> {
-    let (has_start, has_max) = (info.bounds.start(), info.bounds.max());
-    let differs = |what, asked: u64, has| {
-        let message =
-            format!("it exists with {what} {has}, not {asked}; omit {what}, or use the stored value");
-        Err(Error::new(ErrorKind::Conflict, message))
-    };
-    if let Some(asked) = start.filter(|asked| *asked != has_start) {
-        return differs("start", asked, has_start);
-    }
-    if let Some(asked) = max.filter(|asked| *asked != has_max) {
-        return differs("max", asked, has_max);
-    }
+/// Checks that the id type can hold the next id of an existing sequence.
+fn fits<T: Id>(info: &SequenceInfo) -> Result<()> {
     if let Some(next) = info.next.filter(|next| *next < T::MIN) {
         let message =
             format!("its next id {next} is below the id type's minimum {}; raise the next id", T::MIN);

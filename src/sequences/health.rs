@@ -156,7 +156,7 @@ impl Sequences {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
     /// let ids = idmill::Sequences::new(idmill::store::MemoryStore::new())?;
-    /// let orders = ids.sequence::<u64>("orders").await?;
+    /// let orders = ids.sequence::<i64>("orders").await?;
     /// orders.warm(1).await?;
     /// let report = ids.health();
     /// assert!(report.is_ready(), "{report}");

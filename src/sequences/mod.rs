@@ -21,6 +21,7 @@ use crate::sequence::parts::Ending;
 use crate::store::Store;
 use crate::sync::Arc;
 
+pub use administration::Admin;
 pub use builder::SequenceBuilder;
 pub use health::{HealthReport, Trouble};
 pub use start::SequencesBuilder;
@@ -89,10 +90,9 @@ impl Sequences {
         while ended.changed().await.is_ok() {}
     }
 
-    /// Returns a view for threads outside any async runtime. Its calls except `close` wait up to the [store's
-    /// timeout](SequencesBuilder::store_timeout).
+    /// Returns a view for threads outside any async runtime.
     pub fn blocking(&self) -> Blocking<&Self> {
-        Blocking { of: self, timeout: self.shared.store_timeout }
+        Blocking { of: self }
     }
 }
 

@@ -15,29 +15,29 @@ fn program_without_a_runtime_can_use_every_call() {
         settings.store_timeout(LONG)
     })
     .unwrap();
-    let created = ids.blocking().create("orders", Bounds::new(5, 100).unwrap()).unwrap();
-    assert_eq!(ids.blocking().inspect("orders").unwrap(), Some(created.clone()));
-    assert_eq!(ids.blocking().list(Page::of("or")).unwrap().sequences, [created]);
-    let moved = ids.blocking().set("orders", Change::new().next(10)).unwrap();
+    let created = ids.admin().blocking().create("orders", Bounds::new(5, 100).unwrap()).unwrap();
+    assert_eq!(ids.admin().blocking().inspect("orders").unwrap(), Some(created.clone()));
+    assert_eq!(ids.admin().blocking().list(Page::of("or")).unwrap().sequences, [created]);
+    let moved = ids.admin().blocking().set("orders", Change::new().next(10)).unwrap();
     assert_eq!(moved.next, Some(10));
 
     let orders = ids.sequence::<u32>("orders").order(Order::Thread).open_blocking().unwrap();
-    orders.blocking(LONG).warm(1).unwrap();
+    orders.blocking().warm(1).unwrap();
     assert_eq!(orders.try_next().unwrap(), 10);
-    assert_eq!(orders.blocking(LONG).next().unwrap(), 11);
-    assert_eq!(orders.blocking(LONG).take(2).unwrap().len(), 2);
+    assert_eq!(orders.blocking().next().unwrap(), 11);
+    assert_eq!(orders.blocking().take(2).unwrap().len(), 2);
     let mut handle = orders.handle();
-    assert!(handle.blocking(LONG).next().is_ok());
-    assert_eq!(handle.allocator().blocking(LONG).take(3).unwrap().len(), 3);
-    assert!(orders.block(2).unwrap().blocking(LONG).next().is_ok());
+    assert!(handle.blocking().next().is_ok());
+    assert_eq!(handle.allocator().blocking().take(3).unwrap().len(), 3);
+    assert!(orders.block(2).unwrap().blocking().next().is_ok());
 
     let later = Identity { epoch: 1, ..moved.identity };
-    assert_eq!(ids.blocking().remove_if("orders", later).unwrap_err().kind(), ErrorKind::Conflict);
-    assert!(ids.blocking().remove_if("orders", moved.identity).unwrap());
-    assert!(!ids.blocking().remove("orders").unwrap());
-    assert_eq!(ids.blocking().inspect("orders").unwrap(), None);
+    assert_eq!(ids.admin().blocking().remove_if("orders", later).unwrap_err().kind(), ErrorKind::Conflict);
+    assert!(ids.admin().blocking().remove_if("orders", moved.identity).unwrap());
+    assert!(!ids.admin().blocking().remove("orders").unwrap());
+    assert_eq!(ids.admin().blocking().inspect("orders").unwrap(), None);
     ids.blocking().close().unwrap();
-    assert_eq!(ids.blocking().inspect("orders").unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(ids.admin().blocking().inspect("orders").unwrap_err().kind(), ErrorKind::Closed);
 }
 
 /// Where a wait could never end, each blocking call immediately returns an error that names the async method.
@@ -46,14 +46,14 @@ async fn blocking_call_on_a_runtime_names_the_async_method() {
     let ids = Sequences::new(FaultyStore::new()).unwrap();
     let orders = ids.sequence::<u64>("orders").lazy().unwrap();
     let faults = [
-        (ids.blocking().create("a", Bounds::of::<u64>()).unwrap_err(), "use the async `create`"),
-        (ids.blocking().inspect("a").unwrap_err(), "use the async `inspect`"),
-        (ids.blocking().list(Page::default()).unwrap_err(), "use the async `list`"),
-        (ids.blocking().set("a", Change::default()).unwrap_err(), "use the async `set`"),
-        (ids.blocking().remove("a").unwrap_err(), "use the async `remove`"),
-        (ids.blocking().remove_if("a", Identity::fresh()).unwrap_err(), "use the async `remove_if`"),
-        (orders.blocking(LONG).warm(1).unwrap_err(), "use the async `warm`"),
-        (orders.blocking(LONG).take(3).unwrap_err(), "use the async `take`"),
+        (ids.admin().blocking().create("a", Bounds::of::<u64>()).unwrap_err(), "use the async `create`"),
+        (ids.admin().blocking().inspect("a").unwrap_err(), "use the async `inspect`"),
+        (ids.admin().blocking().list(Page::default()).unwrap_err(), "use the async `list`"),
+        (ids.admin().blocking().set("a", Change::default()).unwrap_err(), "use the async `set`"),
+        (ids.admin().blocking().remove("a").unwrap_err(), "use the async `remove`"),
+        (ids.admin().blocking().remove_if("a", Identity::fresh()).unwrap_err(), "use the async `remove_if`"),
+        (orders.blocking().warm(1).unwrap_err(), "use the async `warm`"),
+        (orders.blocking().take(3).unwrap_err(), "use the async `take`"),
     ];
     for (fault, instead) in faults {
         assert_eq!(fault.kind(), ErrorKind::InvalidInput);
@@ -71,10 +71,10 @@ async fn a_twin_waits_outside_of_the_tasks_budget() {
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());
             while tokio::task::coop::poll_proceed(&mut context).map(|step| step.made_progress()).is_ready() {}
         }
-        ids.blocking().create("orders", Bounds::of::<u64>()).unwrap();
+        ids.admin().blocking().create("orders", Bounds::of::<u64>()).unwrap();
         let orders = ids.sequence::<u64>("orders").lazy().unwrap();
-        orders.blocking(LONG).warm(1).unwrap();
-        ids.blocking().inspect("orders").unwrap().unwrap().next
+        orders.blocking().warm(1).unwrap();
+        ids.admin().blocking().inspect("orders").unwrap().unwrap().next
     });
     assert!(task.await.unwrap() > Some(1));
 }
@@ -84,21 +84,21 @@ async fn timed_out_call_reports_whether_it_may_have_applied() {
     let store = FaultyStore::new();
     let ids = Sequences::builder(store.clone()).store_timeout(Duration::from_secs(3)).start().unwrap();
     store.set_faults(Faults::none().latency(Duration::from_secs(60)));
-    let read = ids.inspect("orders").await.unwrap_err();
+    let read = ids.admin().inspect("orders").await.unwrap_err();
     assert_eq!((read.kind(), read.sequence()), (ErrorKind::Deadline, Some("orders")));
-    assert_eq!(ids.list(Page::default()).await.unwrap_err().kind(), ErrorKind::Deadline);
+    assert_eq!(ids.admin().list(Page::default()).await.unwrap_err().kind(), ErrorKind::Deadline);
     for written in [
-        ids.create("orders", Bounds::of::<u64>()).await.map(drop),
-        ids.set("orders", Change::default()).await.map(drop),
-        ids.remove("orders").await.map(drop),
-        ids.remove_if("orders", Identity::fresh()).await.map(drop),
+        ids.admin().create("orders", Bounds::of::<u64>()).await.map(drop),
+        ids.admin().set("orders", Change::default()).await.map(drop),
+        ids.admin().remove("orders").await.map(drop),
+        ids.admin().remove_if("orders", Identity::fresh()).await.map(drop),
     ] {
         assert_eq!(written.unwrap_err().kind(), ErrorKind::UnknownOutcome);
     }
     store.set_faults(Faults::none());
-    let missing = ids.set("orders", Change::default()).await.unwrap_err();
+    let missing = ids.admin().set("orders", Change::default()).await.unwrap_err();
     assert_eq!(missing.to_string(), "set `orders`: no such sequence; create it first");
-    assert_eq!(ids.remove("a\n").await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(ids.admin().remove("a\n").await.unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,7 +110,8 @@ async fn cancelled_revoke_drops_ids_in_memory() {
     // The `set` is applied after half of the latency.
     store.set_faults(Faults::none().latency(Duration::from_secs(2)));
     for (cancelled_after, first) in [(1500, 1001), (500, 2001)] {
-        let revoke = tokio::time::timeout(Duration::from_millis(cancelled_after), ids.revoke("orders"));
+        let revoke =
+            tokio::time::timeout(Duration::from_millis(cancelled_after), ids.admin().revoke("orders"));
         assert!(revoke.await.is_err());
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(orders.next().await.unwrap(), first, "cancelled after {cancelled_after} ms");
@@ -124,7 +125,7 @@ fn administration_needs_no_runtime_of_the_caller() {
         Sequences::new(FaultyStore::with_faults(Faults::none().latency(Duration::from_millis(1)))).unwrap();
     let (polled, name) = (ids.clone(), String::from("orders"));
     let future = std::thread::spawn(move || {
-        let info = futures_util::FutureExt::now_or_never(polled.create(&name, Bounds::of::<u64>()));
+        let info = futures_util::FutureExt::now_or_never(polled.admin().create(&name, Bounds::of::<u64>()));
         assert!(info.is_none(), "the store has not answered yet");
     });
     future.join().unwrap();

@@ -132,7 +132,7 @@ async fn raised_max_takes_effect_after_revoke_or_a_restart() {
     assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Exhausted, "the end is not checked yet");
     let others = sequences(&store).sequence::<u64>("o").step(1).watermark(0).await.unwrap();
     assert_eq!(others.next().await.unwrap(), 6, "another process knows of no end");
-    orders.revoke();
+    orders.discard();
     assert_eq!(orders.next().await.unwrap(), 7);
 }
 
@@ -164,7 +164,7 @@ async fn try_next_sends_one_reserve_after_the_end_and_waits() {
 async fn a_take_across_the_end_is_refused_and_the_last_ids_stay() {
     let ids = sequences(&FaultyStore::new());
     let orders = ids.sequence::<i32>("o").max(10).step(4).await.unwrap();
-    assert_eq!(orders.take(5).await.unwrap().ids().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    assert_eq!(orders.take(5).await.unwrap().iter().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     assert_eq!(orders.take(6).await.unwrap_err().kind(), ErrorKind::Exhausted);
     assert_eq!(orders.take(6).await.unwrap_err().kind(), ErrorKind::Exhausted);
     let mut rest = Vec::new();
@@ -182,7 +182,7 @@ async fn a_take_spans_segments() {
     for n in [0, 1, 7, 25, 3, 100] {
         let taken = orders.take(n).await.unwrap();
         assert_eq!(taken.len(), n);
-        all.extend(taken.ids());
+        all.extend(taken.iter());
     }
     assert!(all.is_sorted_by(|a, b| a < b));
     assert_eq!(all.len(), 136);
@@ -271,7 +271,7 @@ async fn revoke_drops_all_ids_immediately() {
         // The thread's own block is revoked too. The seven ids of the other block count as drawn until it
         // next draws.
         let drawn = if order == Order::Thread { 1 + 1 + 7 + 1 } else { 3 };
-        assert_eq!(orders.revoke(), 100 - drawn);
+        assert_eq!(orders.discard(), 100 - drawn);
         assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Empty);
         assert_eq!(handle.try_next().unwrap_err().kind(), ErrorKind::Empty);
         assert!(orders.next().await.unwrap() > 100);
@@ -335,7 +335,7 @@ async fn a_take_across_a_reset_is_all_from_after_it() {
     let change = idmill::store::Change::new().next(1).backwards(true);
     store.set(&name, change).await.unwrap();
     // Eight ids are still in memory.
-    let taken: Vec<_> = orders.take(12).await.unwrap().ids().collect();
+    let taken: Vec<_> = orders.take(12).await.unwrap().iter().collect();
     assert!(taken.is_sorted_by(|a, b| a < b), "{taken:?}");
     assert_eq!(taken.len(), 12);
     assert_eq!(orders.snapshot().identity.unwrap().epoch, 1);
@@ -386,7 +386,7 @@ async fn close_answers_every_caller() {
     }
     assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Closed);
-    orders.revoke();
+    orders.discard();
     assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Closed, "a revocation does not reopen it");
     assert_eq!(ids.sequence::<u64>("p").lazy().unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(ids.sequence::<u64>("p").await.unwrap_err().kind(), ErrorKind::Closed);
@@ -400,7 +400,7 @@ fn programs_without_a_runtime_are_served() {
         .map(|_| {
             let orders = orders.clone();
             std::thread::spawn(move || {
-                (0..100).map(|_| orders.blocking(Duration::from_secs(10)).next().unwrap()).collect::<Vec<_>>()
+                (0..100).map(|_| orders.blocking().next().unwrap()).collect::<Vec<_>>()
             })
         })
         .collect();
@@ -412,7 +412,7 @@ fn programs_without_a_runtime_are_served() {
     }
     assert_eq!(seen.len(), 400);
     ids.blocking().close().unwrap();
-    assert_eq!(orders.blocking(Duration::from_secs(10)).next().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(orders.blocking().next().unwrap_err().kind(), ErrorKind::Closed);
 }
 
 #[tokio::test]

@@ -123,7 +123,7 @@ impl World {
                 self.received += self.block.as_mut().map_or(0, |block| u64::from(block.try_next().is_ok()));
             }
             Event::BlockEnds => self.block = None,
-            Event::Revoke => drop(self.sequence.revoke()),
+            Event::Revoke => drop(self.sequence.discard()),
             Event::Fault(kind) => self.store.push_fault(match kind {
                 0 => Fault::LostReply,
                 1 => Fault::LostRequest,

@@ -254,7 +254,7 @@ async fn give_backs_in_reverse_order_are_honest() {
     }
     sleep(Duration::from_millis(100)).await;
     assert_eq!((orders.snapshot().given_back, stored(&store, "orders").await.next), (195, Some(11)));
-    let taken: Vec<_> = orders.take(15).await.unwrap().into_iter().flat_map(|range| range.ids()).collect();
+    let taken: Vec<_> = orders.take(15).await.unwrap().into_iter().collect();
     assert_eq!(taken, (1..=15).collect::<Vec<_>>());
     sleep(Duration::from_millis(100)).await;
     assert_eq!(orders.snapshot().failures, 0);
@@ -289,7 +289,7 @@ async fn busy(orders: &Allocator<u64>, mut rng: Rng) -> (Vec<u64>, u64) {
     for _ in 0..40 {
         let taking = orders.take(rng.u64(1..100));
         match timeout(Duration::from_millis(rng.u64(1..20)), taking).await {
-            Ok(Ok(ids)) => got.extend(ids.into_iter().flat_map(|range| range.ids())),
+            Ok(Ok(ids)) => got.extend(ids.into_iter()),
             Ok(Err(error)) => assert_eq!(error.kind(), ErrorKind::Deadline, "{error}"),
             Err(_) => cancelled += 1,
         }

@@ -60,7 +60,7 @@ async fn a_probe_alone_notices_that_the_store_is_back() {
     let ids = start(&store);
     let orders = ids.sequence::<u64>("orders").timeout(Duration::from_secs(1)).await.unwrap();
     for kind in [ErrorKind::Unavailable, ErrorKind::Denied] {
-        orders.revoke();
+        orders.discard();
         store.fail_sequence("orders", kind);
         orders.next().await.unwrap_err();
         tokio::time::sleep(MINUTE).await;
@@ -102,7 +102,7 @@ async fn exhausted_sequence_is_in_trouble_until_max_is_raised() {
     let _ids = orders.take(3).await.unwrap();
     assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Exhausted);
     assert_eq!(troubles(&ids), [("orders".to_owned(), Health::Ended, ErrorKind::Exhausted)]);
-    ids.set("orders", Change::new().max(9)).await.unwrap();
+    ids.admin().set("orders", Change::new().max(9)).await.unwrap();
     tokio::time::sleep(MINUTE).await;
     assert_eq!(orders.next().await.unwrap(), 4);
     assert!(troubles(&ids).is_empty());
@@ -224,7 +224,7 @@ async fn error_of_one_sequence_leaves_the_process_ready() {
     assert_eq!(drain(&exhausted).await, ErrorKind::Exhausted);
     assert!(settled(&ids).await, "exhausted: {}", ids.health());
     let removed = warm(&ids, "removed").await;
-    ids.remove("removed").await.unwrap();
+    ids.admin().remove("removed").await.unwrap();
     assert_eq!(drain(&removed).await, ErrorKind::StoreViolation);
     assert!(settled(&ids).await, "removed: {}", ids.health());
     for kind in [ErrorKind::Unavailable, ErrorKind::Denied] {
@@ -308,7 +308,7 @@ async fn removed_sequences_wait_for_a_caller() {
     for n in 0..10 {
         let name = format!("removed-{n}");
         let one = warm(&ids, &name).await;
-        ids.remove(&name).await.unwrap();
+        ids.admin().remove(&name).await.unwrap();
         assert_eq!(drain(&one).await, ErrorKind::StoreViolation);
         removed.push(one);
     }
@@ -326,7 +326,7 @@ async fn removed_sequences_wait_for_a_caller() {
     let asked = store.requests() - before;
     assert!((5..=30).contains(&asked), "{asked} reserves in a minute");
     // An administrator of this process creates it again, and discards what the process knew.
-    ids.create("removed-0", Bounds::new(1000, 2000).unwrap()).await.unwrap();
+    ids.admin().create("removed-0", Bounds::new(1000, 2000).unwrap()).await.unwrap();
     ids.discard("removed-0");
     assert_eq!(removed[0].next().await.unwrap(), 1000);
 }

@@ -21,11 +21,11 @@ fn process(store: &MemoryStore) -> Sequences {
 }
 
 /// Opens the sequence: ten ids per reserve, and no prefetch.
-async fn open(ids: &Sequences) -> idmill::Result<Allocator> {
+async fn open(ids: &Sequences) -> idmill::Result<Allocator<u64>> {
     ids.sequence::<u64>("s").step(10).watermark(0).await
 }
 
-async fn draw(ids: &Allocator, count: usize) -> Vec<u64> {
+async fn draw(ids: &Allocator<u64>, count: usize) -> Vec<u64> {
     let mut drawn = Vec::new();
     for _ in 0..count {
         drawn.push(ids.next().await.unwrap());
@@ -44,7 +44,7 @@ async fn make_anew(store: &MemoryStore) {
     store.create(&name(), Bounds::of::<u64>()).await.unwrap();
 }
 
-async fn refuses(ids: &Allocator, words: &str) {
+async fn refuses(ids: &Allocator<u64>, words: &str) {
     let error = ids.next().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
     assert!(error.to_string().contains(words), "{error}");
@@ -98,7 +98,7 @@ async fn sequence_removed_by_this_process_is_created_again() {
     let ids = Sequences::new(MemoryStore::new()).unwrap();
     let orders = ids.sequence::<u64>("orders").await.unwrap();
     assert_eq!(orders.next().await.unwrap(), 1);
-    assert!(ids.remove("orders").await.unwrap());
+    assert!(ids.admin().remove("orders").await.unwrap());
     let again = ids.sequence::<u64>("orders").await.unwrap();
     assert_eq!(again.next().await.unwrap(), 1);
 }

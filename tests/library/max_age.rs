@@ -33,7 +33,7 @@ async fn ids_revoked_by_others_are_dropped_in_time() {
     let (ids, others) = (fresh(&store), fresh(&store));
     let orders = orders(&ids).await;
     assert_eq!(orders.next().await.unwrap(), 1);
-    let revoked = others.revoke("orders").await.unwrap();
+    let revoked = others.admin().revoke("orders").await.unwrap();
     assert_eq!((revoked.identity.epoch, revoked.next), (1, Some(1001)));
     assert_eq!(orders.next().await.unwrap(), 2, "the revocation is seen after `max_age`");
     sleep(AGE).await;
@@ -47,9 +47,9 @@ async fn revoke_drops_own_ids_at_once() {
     let ids = Sequences::new(store.clone()).unwrap();
     let orders = orders(&ids).await;
     assert_eq!(orders.next().await.unwrap(), 1);
-    ids.revoke("orders").await.unwrap();
+    ids.admin().revoke("orders").await.unwrap();
     assert_eq!(orders.next().await.unwrap(), 1001);
-    assert_eq!(ids.revoke("nothing").await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(ids.admin().revoke("nothing").await.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use idmill::store::{Bounds, Capabilities, Grant, Reserve, SequenceInfo, Store, StoreFuture};
-use idmill::{Error, ErrorKind, Result, SequenceName, Sequences, SequencesBuilder, Status};
+use idmill::{Error, ErrorKind, IdRange, Result, SequenceName, Sequences, SequencesBuilder, Status};
 use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use idmill_testing::hooked::{Hooked, Hooks};
 use tokio::time::{Instant, sleep, timeout};
@@ -96,7 +96,7 @@ async fn a_take_that_cannot_be_served_reserves_nothing() {
     let other = others.sequence::<i32>("short").step(1).watermark(0).await.unwrap();
     assert_eq!(other.take(499_990).await.unwrap().len(), 499_990);
     assert_eq!(short.take(11).await.unwrap_err().kind(), ErrorKind::Exhausted);
-    assert_eq!(short.take(10).await.unwrap().ids().last(), Some(500_000));
+    assert_eq!(short.take(10).await.unwrap().iter().last(), Some(500_000));
 }
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn waiting_take_leaves_ids_in_memory() {
     assert_eq!((orders.snapshot().remaining, orders.snapshot().is_empty), (99, true));
     assert_eq!(orders.next().now_or_never().unwrap().unwrap(), 2);
     assert_eq!(greedy.await.unwrap(), ErrorKind::Deadline);
-    assert_eq!(orders.take(98).await.unwrap().ids().last(), Some(100));
+    assert_eq!(orders.take(98).await.unwrap().iter().last(), Some(100));
     assert_eq!((orders.snapshot().drawn, orders.snapshot().gaps.total()), (100, 0));
 }
 
@@ -198,8 +198,8 @@ async fn waiting_take_gets_memory_and_the_grant() {
         async move { orders.take(100).await.unwrap() }
     });
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(orders.take(9).await.unwrap().ids().last(), Some(10));
-    assert_eq!(greedy.await.unwrap().ids().collect::<Vec<_>>(), (11..=110).collect::<Vec<_>>());
+    assert_eq!(orders.take(9).await.unwrap().iter().last(), Some(10));
+    assert_eq!(greedy.await.unwrap().iter().collect::<Vec<_>>(), (11..=110).collect::<Vec<_>>());
     assert_eq!((orders.snapshot().remaining, orders.snapshot().gaps.total()), (90, 0));
 }
 
@@ -212,7 +212,7 @@ async fn try_take_above_a_step_succeeds_after_a_refill() {
     assert_eq!(error.kind(), ErrorKind::Empty);
     assert!(error.to_string().contains("memory has 32 ids, 33 requested"), "{error}");
     sleep(Duration::from_millis(1)).await;
-    assert_eq!(orders.try_take(33).unwrap().ids().last(), Some(33));
+    assert_eq!(orders.try_take(33).unwrap().iter().last(), Some(33));
     let small = ids.sequence::<u64>("small").max_buffered(100).await.unwrap();
     let error = small.try_take(101).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -241,7 +241,7 @@ async fn ids_of_a_rejected_take_stay_in_memory() {
     let store = FaultyStore::new();
     let ids = builder(&store).start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).watermark(0).await.unwrap();
-    assert_eq!(orders.take(6).await.unwrap().ids().last(), Some(6));
+    assert_eq!(orders.take(6).await.unwrap().iter().last(), Some(6));
     store.push_fault(Fault::Refuse(ErrorKind::Denied));
     assert_eq!(orders.take(20).await.unwrap_err().kind(), ErrorKind::Denied);
     for expected in 7..=10 {
@@ -278,7 +278,7 @@ async fn ids_of_a_take_at_the_end_stay_in_memory() {
     let orders = ids.sequence::<u64>("orders").max(616).step(1).watermark(0).await.unwrap();
     assert_eq!(orders.take(700).await.unwrap_err().kind(), ErrorKind::Exhausted);
     assert_eq!((orders.snapshot().remaining, orders.snapshot().gaps.total()), (616, 0));
-    assert_eq!(orders.take(616).await.unwrap().ids().collect::<Vec<_>>(), (1..=616).collect::<Vec<_>>());
+    assert_eq!(orders.take(616).await.unwrap().iter().collect::<Vec<_>>(), (1..=616).collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
@@ -294,10 +294,10 @@ async fn take_counts_ids_that_are_in_flight() {
     // Half of the delay is over: the store has granted the ids.
     sleep(Duration::from_secs(5)).await;
     assert_eq!(stored(&store, "orders").await.next, Some(901));
-    assert_eq!(orders.take(500).await.unwrap().ids().last(), Some(501));
+    assert_eq!(orders.take(500).await.unwrap().iter().last(), Some(501));
     assert_eq!(waiting.await.unwrap().unwrap(), 1);
     assert_eq!(orders.take(600).await.unwrap_err().kind(), ErrorKind::Exhausted);
-    assert_eq!(orders.take(499).await.unwrap().ids().last(), Some(1_000));
+    assert_eq!(orders.take(499).await.unwrap().iter().last(), Some(1_000));
 }
 
 #[tokio::test(start_paused = true)]
@@ -418,4 +418,56 @@ async fn unused_sequence_is_closed_with_the_others() {
     let orders = ids.sequence::<u64>("orders").await.unwrap();
     ids.close().await;
     assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Closed);
+}
+
+/// Another process reserves an id before each reserve of this one.
+#[derive(Debug)]
+struct Crowded(FaultyStore);
+
+impl Hooks for Crowded {
+    fn inner(&self) -> &dyn Store {
+        &self.0
+    }
+
+    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
+        Box::pin(async move {
+            self.0.reserve(&request.clone().count(1)).await?;
+            self.0.reserve(request).await
+        })
+    }
+}
+
+#[tokio::test]
+async fn ids_in_a_row_have_no_gap_between_them() {
+    let ids = Sequences::new(Hooked(Crowded(FaultyStore::new()))).unwrap();
+    let orders = ids.sequence::<u64>("orders").step(3).watermark(0).await.unwrap();
+    let range = |text: &str| text.parse::<IdRange>().unwrap();
+    assert_eq!(orders.take_in_a_row(2).await.unwrap(), range("2..4"));
+    // 4 and 6 are not consecutive: 5 is of the other process.
+    assert_eq!(orders.take_in_a_row(2).await.unwrap(), range("7..9"));
+    assert_eq!(orders.snapshot().gaps.dropped, 2);
+    assert_eq!(orders.take_in_a_row(0).await.unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn ids_in_a_row_are_tried_eight_times() {
+    let ids = Sequences::new(Hooked(Crowded(FaultyStore::new()))).unwrap();
+    let orders = ids.sequence::<u64>("orders").step(64).watermark(0).await.unwrap();
+    assert_eq!(orders.take_in_a_row(63).await.unwrap().start(), 2);
+    let error = orders.take_in_a_row(63).await.unwrap_err();
+    assert_eq!((error.kind(), error.status()), (ErrorKind::Unavailable, Status::Transient));
+    assert!(error.to_string().contains("63 consecutive ids are not available"), "{error}");
+    assert_eq!(orders.snapshot().gaps.dropped, 8 * 63);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ids_in_a_row_wait_within_one_timeout() {
+    let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_millis(30)));
+    let ids = Sequences::new(Hooked(Crowded(store))).unwrap();
+    let builder = ids.sequence::<u64>("orders").step(64).watermark(0);
+    let orders = builder.timeout(Duration::from_millis(200)).await.unwrap();
+    assert_eq!(orders.take_in_a_row(63).await.unwrap().start(), 2);
+    let begun = Instant::now();
+    assert_eq!(orders.take_in_a_row(63).await.unwrap_err().kind(), ErrorKind::Deadline);
+    assert!(begun.elapsed() < Duration::from_millis(300), "{:?}", begun.elapsed());
 }

@@ -9,6 +9,7 @@ use idmill::{Error, ErrorKind, Order, Result, Sequences, SequencesBuilder};
 use idmill_testing::faulty::{Faults, FaultyStore};
 use idmill_testing::hooked::{Hooked, Hooks};
 use idmill_testing::{eventually_blocking, holds};
+use tokio::time::Instant;
 
 fn builder(store: &FaultyStore) -> SequencesBuilder {
     Sequences::builder(store.clone())
@@ -115,6 +116,24 @@ async fn a_name_is_one_sequence_with_one_set_of_settings() {
     assert_eq!(ids.len(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn allocators_of_a_sequence_have_limits_of_their_own() {
+    let store = FaultyStore::new();
+    let ids = builder(&store).start().unwrap();
+    let patient = ids.sequence::<u32>("orders").step(10).watermark(0).await.unwrap();
+    let hurried =
+        ids.sequence::<u32>("orders").step(10).watermark(0).timeout(Duration::from_secs(1)).max_take(5);
+    let hurried = hurried.await.unwrap();
+    assert_eq!(hurried.take(6).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(patient.take(6).await.unwrap().len(), 6);
+    store.set_faults(Faults::outage());
+    let (begun, _) = (Instant::now(), patient.try_take(4).unwrap());
+    assert_eq!(hurried.next().await.unwrap_err().kind(), ErrorKind::Deadline);
+    assert_eq!(begun.elapsed().as_secs(), 1);
+    assert_eq!(patient.next().await.unwrap_err().kind(), ErrorKind::Deadline);
+    assert_eq!(begun.elapsed().as_secs(), 31);
+}
+
 #[tokio::test]
 async fn conflicting_bounds_are_rejected() {
     let store = FaultyStore::new();
@@ -188,7 +207,7 @@ fn runtime_shutdown_closes_all_callers_without_a_hang() {
     let waiting: Vec<_> = (0..3)
         .map(|_| {
             let orders = orders.clone();
-            std::thread::spawn(move || orders.blocking(Duration::from_secs(60)).next().unwrap_err().kind())
+            std::thread::spawn(move || orders.blocking().next().unwrap_err().kind())
         })
         .collect();
     eventually_blocking("a caller waits", || holds(orders.snapshot().waits > 0, "none"));
@@ -211,7 +230,7 @@ fn the_last_one_out_ends_the_actor() {
     let ids = Sequences::builder(held).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").open_blocking().unwrap();
     drop(ids);
-    assert_eq!(orders.blocking(Duration::from_secs(60)).next().unwrap(), 1);
+    assert_eq!(orders.blocking().next().unwrap(), 1);
     drop(orders);
     // The actor holds the store until it has ended.
     eventually_blocking("the actor ends", || holds(weak.strong_count() == 0, weak.strong_count()));

@@ -60,13 +60,12 @@ fn ranges_are_walked_by_reference() {
     let ranges =
         Ranges::try_from(vec!["1..3".parse::<IdRange>().unwrap(), "7..=8".parse().unwrap()]).unwrap();
     let mut seen = Vec::new();
-    for range in &ranges {
-        for id in range {
-            seen.push(id);
-        }
+    for id in &ranges {
+        seen.push(id);
     }
     assert_eq!(seen, [1, 2, 7, 8]);
-    assert_eq!(ranges.as_ref().len(), 2);
+    assert!(ranges.iter().eq(ranges.ranges().iter().flatten()) && ranges.clone().into_iter().eq(seen));
+    assert_eq!(ranges.ranges().len(), 2);
 }
 
 #[test]

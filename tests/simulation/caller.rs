@@ -42,7 +42,7 @@ fn one(id: u64) -> Vec<Span> {
 }
 
 fn several(ranges: &Ranges<u64>) -> Vec<Span> {
-    ranges.iter().map(|range| (range.start(), range.len())).collect()
+    ranges.ranges().iter().map(|range| (range.start(), range.len())).collect()
 }
 
 impl Caller {
@@ -165,7 +165,7 @@ impl Caller {
         let mut history = self.history.lock();
         let tick = history.tick(&(self.life, self.sequence));
         history.revoked.push((self.life, self.sequence, tick));
-        self.allocator.revoke();
+        self.allocator.discard();
     }
 
     fn begins(&self) -> (u64, Duration) {

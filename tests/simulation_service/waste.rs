@@ -52,7 +52,7 @@ async fn process(store: &FaultyStore, rng: &mut Rng, drawn: &mut Drawn, bug: Bug
         // Longer than an eviction, or only until no reserve is in flight.
         let is_evicted = rng.bool();
         if bug == if is_evicted { Bug::EvictionDiscards } else { Bug::CloseDiscards } {
-            sequence.revoke();
+            sequence.discard();
         }
         drop(sequence);
         sleep(if is_evicted { IDLE * 3 } else { Duration::from_secs(1) }).await;

@@ -62,7 +62,7 @@ impl Case {
     }
 
     /// Checks memory often for a given time.
-    async fn watch(self, ids: &Allocator, time: Duration) {
+    async fn watch(self, ids: &Allocator<u64>, time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end {
             sleep(Duration::from_millis(20)).await;
@@ -77,7 +77,7 @@ impl Case {
 }
 
 /// Draws at a rate, one id after the other. Missed draws are caught up immediately.
-async fn draws(ids: Allocator, rate: f64) {
+async fn draws(ids: Allocator<u64>, rate: f64) {
     let mut due = interval(Duration::from_secs_f64(1.0 / rate));
     due.set_missed_tick_behavior(MissedTickBehavior::Burst);
     loop {

@@ -14,12 +14,15 @@ use idmill_testing::load::{AFTER, CALLERS, SETTLED, Seen, at_least, load};
 struct World {
     store: FaultyStore,
     latency: Duration,
-    ids: Allocator,
+    ids: Allocator<u64>,
     _sequences: Sequences,
 }
 
 impl World {
-    async fn new(latency: Duration, settings: impl FnOnce(SequenceBuilder) -> SequenceBuilder) -> Self {
+    async fn new(
+        latency: Duration,
+        settings: impl FnOnce(SequenceBuilder<u64>) -> SequenceBuilder<u64>,
+    ) -> Self {
         let store = FaultyStore::with_faults(Faults::none().latency(latency)).recording();
         let sequences = Sequences::builder(store.clone()).seed(1).start().unwrap();
         let ids = settings(sequences.sequence::<u64>("s")).await.unwrap();

@@ -104,12 +104,12 @@ pub(crate) fn every_way_grows_across_threads(scale: Scale) {
         let mut all = Vec::new();
         for round in 0..scale.draws {
             match (round + number) % 4 {
-                0 => all.push(seen.draw(|| ids.blocking(LONG).next().unwrap())),
-                1 | 2 => all.push(seen.draw(|| handle.blocking(LONG).next().unwrap())),
+                0 => all.push(seen.draw(|| ids.blocking().next().unwrap())),
+                1 | 2 => all.push(seen.draw(|| handle.blocking().next().unwrap())),
                 _ => {
                     let mut taken = Vec::new();
                     seen.draw(|| {
-                        taken.extend(ids.blocking(LONG).take(5).unwrap().ids());
+                        taken.extend(ids.blocking().take(5).unwrap().iter());
                         taken[0]
                     });
                     all.extend(taken);
@@ -140,10 +140,10 @@ pub(crate) fn thread_blocks_and_blocks_grow_for_each(scale: Scale) {
         let mut all = Vec::new();
         let (mut own, mut from_block) = (0, 0);
         for _ in 0..scale.draws {
-            let id = ids.blocking(LONG).next().unwrap();
+            let id = ids.blocking().next().unwrap();
             assert!(id > own, "{id} came after {own} in one thread");
             own = id;
-            let id = block.blocking(LONG).next().unwrap();
+            let id = block.blocking().next().unwrap();
             assert!(id > from_block, "{id} came after {from_block} in one block");
             from_block = id;
             all.extend([own, from_block]);
@@ -166,16 +166,16 @@ pub(crate) fn nothing_outlives_a_revocation(scale: Scale, order: Order) {
         for round in 0..scale.draws {
             if number == 0 && round % 4 == 3 {
                 let granted = store.granted("s").last().and_then(|grant| grant.range.last());
-                ids.revoke();
+                ids.discard();
                 // Release pairs with the Acquire below: a thread that reads this floor draws after the
                 // revocation.
                 floor.fetch_max(granted.unwrap_or(0), Ordering::Release);
             }
             let before = floor.load(Ordering::Acquire);
             let id = match (round % 3, &mut block) {
-                (0, _) => ids.blocking(LONG).next().unwrap(),
-                (1, Some(block)) => block.blocking(LONG).next().unwrap(),
-                _ => handle.blocking(LONG).next().unwrap(),
+                (0, _) => ids.blocking().next().unwrap(),
+                (1, Some(block)) => block.blocking().next().unwrap(),
+                _ => handle.blocking().next().unwrap(),
             };
             assert!(id > before, "{id} was handed out after all ids up to {before} were revoked");
             all.push(id);
@@ -199,7 +199,7 @@ pub(crate) fn close_reaches_every_thread(scale: Scale) {
             if number == 0 && count >= scale.draws {
                 served.ids.blocking().close().unwrap();
             }
-            match ids.blocking(LONG).next() {
+            match ids.blocking().next() {
                 Ok(id) => all.push(id),
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Closed);
@@ -217,7 +217,7 @@ pub(crate) fn opened_and_evicted_at_once(scale: Scale) {
     let served = serve(|builder| builder.idle_eviction(Duration::from_nanos(1)));
     once(scale.threads, |_| {
         let open = || served.open(Order::Process, scale);
-        (0..scale.draws).map(|_| open().blocking(LONG).next().unwrap()).collect()
+        (0..scale.draws).map(|_| open().blocking().next().unwrap()).collect()
     });
     served.end();
 }
@@ -229,17 +229,17 @@ pub(crate) fn takes_race_for_the_last_ids(scale: Scale) {
         let last = 20 + round % 7;
         let builder = served.ids.sequence::<u64>(format!("s-{round}")).max(last).step(last).timeout(LONG);
         let ids = builder.watermark(0).lazy().unwrap();
-        ids.blocking(LONG).warm(1).unwrap();
+        ids.blocking().warm(1).unwrap();
         let start = std::sync::Barrier::new(usize::try_from(scale.threads).unwrap());
         let drawn = AtomicU64::new(0);
         once(scale.threads, |number| {
             start.wait();
             let mut all = Vec::new();
-            while let Ok(taken) = ids.blocking(LONG).take(5 + number % 3) {
-                all.extend(taken.ids());
+            while let Ok(taken) = ids.blocking().take(5 + number % 3) {
+                all.extend(taken.iter());
             }
             start.wait();
-            while let Ok(id) = ids.blocking(LONG).next() {
+            while let Ok(id) = ids.blocking().next() {
                 all.push(id);
             }
             drawn.fetch_add(all.len() as u64, Ordering::Relaxed);
@@ -258,7 +258,7 @@ pub(crate) fn callers_that_give_up(scale: Scale) {
     let ids = served.open(Order::Global, scale);
     once(scale.threads, |number| {
         let timeout = |round: u64| Duration::from_micros((round * 397 + number * 131) % 2000);
-        let call = |round| ids.blocking(timeout(round)).next();
+        let call = |round| ids.within(timeout(round)).blocking().next();
         (0..scale.draws).filter_map(|round| call(round).ok()).collect()
     });
     drop(ids);

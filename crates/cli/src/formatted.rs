@@ -50,11 +50,11 @@ impl Line {
 
     /// Writes every id of some ranges.
     pub(crate) fn write<W: Write>(&mut self, ranges: Ranges, lines: &mut Lines<W>) -> Outcome {
-        for range in ranges {
+        for range in ranges.ranges() {
             if self.format.is_none() {
-                lines.write(range).map_err(unwritten)?;
+                lines.write(*range).map_err(unwritten)?;
             } else {
-                range.ids().try_for_each(|id| self.write_one(id, lines))?;
+                range.iter().try_for_each(|id| self.write_one(id, lines))?;
             }
         }
         Ok(())
@@ -257,7 +257,7 @@ mod tests {
         let pieces = lines.out.0;
         assert!(pieces.iter().all(|piece| piece.len() <= AT_ONCE && piece.ends_with(b"\n")));
         let text = String::from_utf8(pieces.concat()).unwrap();
-        assert!(text.lines().map(|line| line.parse::<u64>().unwrap()).eq(ids.ids()));
+        assert!(text.lines().map(|line| line.parse::<u64>().unwrap()).eq(ids.iter()));
     }
 
     #[test]

@@ -15,7 +15,6 @@ use idmill::{Allocator, Order, Sequences};
 use idmill_sqlite::rusqlite::Connection;
 
 const FILE: &str = "IDMILL_CRASH_CHILD_FILE";
-const LONG: Duration = Duration::from_secs(60);
 
 /// Returns the number of rounds.
 fn rounds() -> u64 {
@@ -45,9 +44,9 @@ fn draw_for_ever(allocator: &Allocator<u64>, number: u32) {
     let (mut handle, mut block) = (allocator.handle(), allocator.block(5).ok());
     loop {
         let id = match (number, &mut block) {
-            (0, _) => allocator.blocking(LONG).next(),
-            (1, Some(block)) => block.blocking(LONG).next(),
-            _ => handle.blocking(LONG).next(),
+            (0, _) => allocator.blocking().next(),
+            (1, Some(block)) => block.blocking().next(),
+            _ => handle.blocking().next(),
         };
         // Write each line in one call, so that a kill can truncate only the last line. The test harness
         // prints too, so lines with ids have a prefix.

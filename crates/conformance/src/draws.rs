@@ -56,7 +56,7 @@ pub(super) async fn worker(client: Client, order: &Order, orders: watch::Receive
         drawing.spawn(async move {
             while *orders.borrow() == State::Running {
                 match allocator.take(1 + task * 3).await {
-                    Ok(ranges) => ranges.into_iter().for_each(say_drawn),
+                    Ok(ranges) => ranges.ranges().iter().copied().for_each(say_drawn),
                     Err(error) => {
                         let passing = error.kind().status() != Status::Permanent;
                         check!(

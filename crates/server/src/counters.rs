@@ -2,7 +2,6 @@
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
-pub(crate) const SKIPPED: &str = "idmill_server_skipped_ids_total";
 const UNREAD: &str = "idmill_server_unread_ids_total";
 const REFUSED: &str = "idmill_server_refused_total";
 const ENDING: &str = "idmill_server_ending_soon_sequences";
@@ -28,14 +27,11 @@ const REASONS: [&str; 12] = [
 /// Registers the metrics, and the counters at 0: a query for an increase misses the event with which a
 /// counter begins. Call it again before each scrape, so that a recorder does not drop counters as idle.
 pub(crate) fn describe() {
-    describe_counter!(SKIPPED, Unit::Count, "Ids that INCRBY skipped");
     describe_counter!(UNREAD, Unit::Count, "Ids in replies that could not be written");
     describe_counter!(REFUSED, Unit::Count, "Requests and connections that were refused, by reason");
     describe_gauge!(ENDING, Unit::Count, "Sequences that end within 30 days at their current rate");
     describe_gauge!(EXPIRY, Unit::Seconds, "Expiry of the server's certificate, in seconds since 1970");
-    for counter in [SKIPPED, UNREAD] {
-        counter!(counter).increment(0);
-    }
+    counter!(UNREAD).increment(0);
     for reason in REASONS {
         counter!(REFUSED, "reason" => reason).increment(0);
     }

@@ -37,9 +37,10 @@ pub(crate) async fn page(
             break;
         }
         match scope.beginning() {
-            None => rows.sequences.extend(sequences.inspect(scope.text()).await?),
+            None => rows.sequences.extend(sequences.admin().inspect(scope.text()).await?),
             Some(prefix) => {
-                let listing = sequences.list(Page::of(prefix).limit(left).after(cursor.take())).await?;
+                let listing =
+                    sequences.admin().list(Page::of(prefix).limit(left).after(cursor.take())).await?;
                 rows.sequences.extend(listing.sequences);
                 rows.unreadable += listing.unreadable.len();
                 if let Some(next) = listing.next {

@@ -145,7 +145,7 @@ impl Readiness {
             if *self.store.borrow() == ProbeResult::Answer && !is_doubted {
                 continue;
             }
-            let asked = timeout(TIMEOUT, sequences.inspect(&name)).await;
+            let asked = timeout(TIMEOUT, sequences.admin().inspect(&name)).await;
             let asked = asked.unwrap_or_else(|_| Err(ErrorKind::UnknownOutcome.into()));
             let heard = match (ProbeResult::of(&asked), *self.store.borrow()) {
                 (ProbeResult::Silence, ProbeResult::Nothing) => ProbeResult::Nothing,

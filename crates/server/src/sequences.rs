@@ -21,9 +21,6 @@ use crate::last_error::Unopened;
 
 /// The value of `last` before an id is handed out. No id is negative.
 const NONE: i64 = -1;
-/// Attempts of [`take_in_a_row`](OpenSequence::take_in_a_row). A block that another process has split is
-/// skipped.
-const TRIES: usize = 8;
 /// Maximum number of ids in one request.
 const MOST_IDS: u64 = 1_000_000;
 /// A sequence that is exhausted within this time at its current rate counts as ending soon.
@@ -63,30 +60,26 @@ impl OpenSequence {
 
     /// Returns `n` ids in as few ranges as possible.
     pub(crate) async fn take(&self, n: u64, due: Instant) -> Result<Ranges<i64>> {
-        if n > MOST_IDS {
-            let message =
-                format!("{n} ids in one request; the maximum is {MOST_IDS}, so send several requests");
-            return Err(Error::invalid(message).of(self.allocator.name()).during(Operation::Draw));
-        }
+        self.may_take(n)?;
         let ranges = self.asked(self.until(due).take(n)).await?;
-        ranges.iter().filter_map(IdRange::last).for_each(|last| self.note(last));
+        ranges.ranges().iter().filter_map(IdRange::last).for_each(|last| self.note(last));
         Ok(ranges)
     }
 
-    /// Returns `n` consecutive ids. Blocks that another process has split are skipped, and leave a gap.
+    /// Returns `n` consecutive ids.
     pub(crate) async fn take_in_a_row(&self, n: u64, due: Instant) -> Result<IdRange<i64>> {
-        for _ in 0..TRIES {
-            let ranges = self.take(n, due).await?;
-            match ranges.as_ref() {
-                [range] => return Ok(*range),
-                skipped => skip(skipped),
-            }
+        self.may_take(n)?;
+        let range = self.asked(self.until(due).take_in_a_row(n)).await?;
+        range.last().inspect(|last| self.note(*last));
+        Ok(range)
+    }
+
+    fn may_take(&self, n: u64) -> Result<()> {
+        if n <= MOST_IDS {
+            return Ok(());
         }
-        let message = format!(
-            "{n} consecutive ids are not available, because other processes reserve too; retry, request fewer \
-             ids, or request ranges"
-        );
-        Err(Error::new(ErrorKind::Unavailable, message).of(self.allocator.name()).during(Operation::Draw))
+        let message = format!("{n} ids in one request; the maximum is {MOST_IDS}, so send several requests");
+        Err(Error::invalid(message).of(self.allocator.name()).during(Operation::Draw))
     }
 
     /// Returns the largest id that was handed out since the sequence was opened; `None` before the first.
@@ -159,10 +152,6 @@ pub(crate) fn is_soon(to_exhaustion: Duration) -> bool {
     to_exhaustion < SOON
 }
 
-fn skip(ranges: &[IdRange<i64>]) {
-    metrics::counter!(crate::counters::SKIPPED).increment(ranges.iter().map(IdRange::len).sum());
-}
-
 /// The open sequences, by name.
 #[derive(Debug)]
 pub(crate) struct OpenSequences {
@@ -209,20 +198,20 @@ impl OpenSequences {
 
     pub(crate) async fn create(&self, name: &str, bounds: Bounds) -> Result<SequenceInfo> {
         let (administered, of) = (self.administered.clone(), name.to_owned());
-        self.changing(name, async move { administered.create(of, bounds).await }).await
+        self.changing(name, async move { administered.admin().create(of, bounds).await }).await
     }
 
     pub(crate) async fn set(&self, name: &str, change: Change) -> Result<SequenceInfo> {
         let (administered, of) = (self.administered.clone(), name.to_owned());
-        self.changing(name, async move { administered.set(of, change).await }).await
+        self.changing(name, async move { administered.admin().set(of, change).await }).await
     }
 
     pub(crate) async fn remove(&self, name: &str, expected: Option<Identity>) -> Result<bool> {
         let (administered, of) = (self.administered.clone(), name.to_owned());
         let remove = async move {
             match expected {
-                Some(identity) => administered.remove_if(of, identity).await,
-                None => administered.remove(of).await,
+                Some(identity) => administered.admin().remove_if(of, identity).await,
+                None => administered.admin().remove(of).await,
             }
         };
         self.changing(name, remove).await
@@ -353,7 +342,6 @@ impl Drop for Stale {
 #[cfg(test)]
 mod tests {
     use idmill::store::MemoryStore;
-    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
     use super::*;
 
@@ -386,17 +374,6 @@ mod tests {
     fn sequence_that_lasts_thirty_days_does_not_end_soon() {
         let month = Duration::from_secs(2_592_000);
         assert!(is_soon(month - Duration::from_nanos(1)) && !is_soon(month));
-    }
-
-    #[test]
-    fn ids_before_a_range_in_one_row_are_counted() {
-        let recorder = DebuggingRecorder::new();
-        let range = |start, len| IdRange::new(start, len).unwrap();
-        metrics::with_local_recorder(&recorder, || skip(&[range(3, 4), range(9, 1)]));
-        let counted = recorder.snapshotter().snapshot().into_vec();
-        let counted = counted.into_iter().map(|(key, _, _, value)| (key.key().name().to_owned(), value));
-        let expected = ("idmill_server_skipped_ids_total".to_owned(), DebugValue::Counter(5));
-        assert_eq!(counted.collect::<Vec<_>>(), [expected]);
     }
 
     #[tokio::test]

@@ -95,7 +95,8 @@ impl ServerState {
             return Ok(served);
         }
         self.draws.unopened(name)?;
-        let counts = caller.creates_some_only() && self.draws.sequences().inspect(name).await?.is_none();
+        let counts =
+            caller.creates_some_only() && self.draws.sequences().admin().inspect(name).await?.is_none();
         let created = if counts { Some(caller.creates(self.access.clock().elapsed())?) } else { None };
         self.draws.find(name).await.map_err(|error| {
             self.readiness.failed(&error);

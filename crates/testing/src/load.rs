@@ -29,7 +29,7 @@ impl Seen {
 
 /// All callers draw for the given time, at a rate that depends on the time.
 pub async fn load(
-    ids: &Allocator,
+    ids: &Allocator<u64>,
     time: Duration,
     rate: impl Fn(Duration) -> f64 + Clone + Send + 'static,
 ) -> Seen {
@@ -51,7 +51,7 @@ pub async fn load(
 
 /// Draws at a rate, in blocks at least a millisecond apart. Counts the draws that had to wait.
 async fn caller(
-    ids: Allocator,
+    ids: Allocator<u64>,
     time: Duration,
     index: u32,
     rate: impl Fn(Duration) -> f64,

@@ -5,13 +5,9 @@
 
 use std::env;
 use std::thread;
-use std::time::Duration;
 
 use idmill::{Allocator, Result, Sequences};
 use idmill_sqlite::SqliteStore;
-
-/// How long a thread waits for an id if there is none in memory.
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 fn main() -> Result<()> {
     let path = env::args().nth(1).unwrap_or_else(|| "ids.db".to_owned());
@@ -19,7 +15,7 @@ fn main() -> Result<()> {
     // must not use it, call `Sequences::builder(store).own_thread()`.)
     let ids = Sequences::connect_blocking(SqliteStore::open(path))?;
     // A short-lived program does not prefetch: ids of a refill that is in flight at its end would be lost.
-    let orders = ids.sequence::<u64>("orders").step(100).watermark(0).open_blocking()?;
+    let orders = ids.sequence::<i64>("orders").step(100).watermark(0).open_blocking()?;
 
     thread::scope(|scope| {
         let workers = [(); 4].map(|()| scope.spawn(|| draw(&orders)));
@@ -32,11 +28,11 @@ fn main() -> Result<()> {
 }
 
 /// Draws some ids one by one, and some more with one call.
-fn draw(orders: &Allocator<u64>) -> Result<()> {
+fn draw(orders: &Allocator<i64>) -> Result<()> {
     for _ in 0..5 {
-        println!("{}", orders.blocking(TIMEOUT).next()?);
+        println!("{}", orders.blocking().next()?);
     }
-    for id in orders.blocking(TIMEOUT).take(5)?.ids() {
+    for id in orders.blocking().take(5)? {
         println!("{id}");
     }
     Ok(())

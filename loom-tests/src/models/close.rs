@@ -66,7 +66,7 @@ fn what_is_given_back_was_not_drawn() {
         mailbox.close(Ending::Asked);
         let actor = actor.join().unwrap();
         ids.extend(caller.join().unwrap().into_iter().flatten());
-        ids.extend(actor.left.iter().flat_map(IdRange::ids));
+        ids.extend(actor.left.iter().flat_map(IdRange::iter));
         assert_each_once(ids, 1, 3);
     });
 }

@@ -60,7 +60,7 @@ fn held_segments_are_sealed() {
         let drawn = caller.join().unwrap();
         assert_each_once(drawn.clone(), 1, drawn.len() as u64);
         // Check the ids and not only their number: lost ids may be given back and drawn by others.
-        let lost = lost.as_slice().iter().flat_map(IdRange::ids);
+        let lost = lost.ranges().iter().flat_map(IdRange::iter);
         assert_each_once(drawn.into_iter().chain(lost).collect(), 1, 3);
     });
 }

@@ -48,7 +48,7 @@ fn a_take_signals_as_a_draw_does() {
         let (mut signals, mut ids) = (usize::from(drawn.low), vec![drawn.id]);
         for taken in takers.map(|taker| taker.join().unwrap()) {
             signals += usize::from(taken.low);
-            ids.extend(taken.range.ids());
+            ids.extend(taken.range.iter());
         }
         assert_eq!(signals, 1);
         assert_each_once(ids, 1, 5);

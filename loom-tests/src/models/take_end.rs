@@ -68,7 +68,7 @@ fn a_segment_is_cut_at_its_end() {
         let takers = [taker(u64::MAX), taker(2)];
         let mut ids: Vec<_> = segment.draw().map(|drawn| drawn.id).into_iter().collect();
         for range in takers.map(|taker| taker.join().unwrap()) {
-            ids.extend(range.ids());
+            ids.extend(range.iter());
         }
         assert_each_once(ids, u64::MAX - 2, u64::MAX);
         assert!(segment.draw().is_none() && segment.take(u64::MAX).range.is_empty());
@@ -83,7 +83,7 @@ fn take(stock: &Stock, n: u64) -> (Ranges, u64) {
         missing
     });
     assert_eq!(got.len() + short, n, "each id is returned or counted as missing");
-    let ids: Vec<_> = got.ids().collect();
+    let ids: Vec<_> = got.iter().collect();
     assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
     (got, short)
 }
@@ -99,7 +99,7 @@ fn a_take_goes_on_in_the_next_segment() {
         let (mine, short) = take(&stock, 2);
         let (others, other_short) = taker.join().unwrap();
         assert!(short == 0 || other_short == 0, "{short} and {other_short} ids are missing");
-        assert_each_once(mine.ids().chain(others.ids()).chain(drain(&stock)).collect(), 1, 3);
+        assert_each_once(mine.iter().chain(others.iter()).chain(drain(&stock)).collect(), 1, 3);
     });
 }
 

@@ -64,7 +64,7 @@ fn first_come_first_served() {
         let actor = Actor::new(&core, &mailbox);
         let actor = thread::spawn(move || actor.run(|| ()));
         let asks = [(); 3].map(|()| Reply::ask(&core, 1, NEVER, None).expect("open"));
-        let ids = asks.map(|ask| block_on(ask).expect("the store has enough").ids().collect::<Vec<_>>());
+        let ids = asks.map(|ask| block_on(ask).expect("the store has enough").iter().collect::<Vec<_>>());
         assert_eq!(ids, [[1], [2], [3]]);
         mailbox.close(Ending::Asked);
         let actor = actor.join().unwrap();

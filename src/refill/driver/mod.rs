@@ -354,7 +354,7 @@ impl Driver {
             // An error carries no ids, so none are lost if the caller is gone.
             Effect::Fail { waiter, error } => _ = waiter.send(Err(error.of(&self.core.name))),
             Effect::Finish(ErrorKind::Closed) => {
-                let last = |lost: &Ranges| lost.as_slice().last().copied().zip(self.engine.identity());
+                let last = |lost: &Ranges| lost.ranges().last().copied().zip(self.engine.identity());
                 let lost = stock.revoke(ErrorKind::Closed, |lost| {
                     let rest = last(lost).map_or(0, |(rest, _)| rest.len());
                     stats.unpublish(rest);

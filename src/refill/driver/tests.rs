@@ -66,10 +66,10 @@ fn take_leaves_memory_to_others_until_the_grant() {
         assert!(driver.answered(Ok(grant(1, 0)), now).is_none());
         let (reply, request) = ask(&core, &mailbox, 12);
         assert_eq!(driver.request(request, now).map(|reserve| reserve.count), Some(12));
-        assert_eq!(core.take(3).unwrap().ids().collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(core.take(3).unwrap().iter().collect::<Vec<_>>(), [1, 2, 3]);
         let answer = if is_granted { Ok(grant(11, 0)) } else { Err(ErrorKind::Exhausted.into()) };
         let _ = driver.answered(answer, now);
-        let taken = reply.now_or_never().unwrap().map(|ids| ids.ids().collect::<Vec<_>>());
+        let taken = reply.now_or_never().unwrap().map(|ids| ids.iter().collect::<Vec<_>>());
         if is_granted {
             assert_eq!(taken.unwrap(), (4..=15).collect::<Vec<_>>());
             assert_eq!((core.stock.remaining(), core.drawn()), (5, 15));
@@ -108,7 +108,7 @@ fn grant_of_another_identity_voids_drained_ids() {
     assert_eq!((core.stock.remaining(), core.stats.abandoned()), (10, 10));
     let _ = driver.answered(Ok(grant(11, 1)), now);
     let ids = reply.now_or_never().unwrap().unwrap();
-    assert_eq!(ids.ids().collect::<Vec<_>>(), (1..=12).collect::<Vec<_>>());
+    assert_eq!(ids.iter().collect::<Vec<_>>(), (1..=12).collect::<Vec<_>>());
 }
 
 #[test]

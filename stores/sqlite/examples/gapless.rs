@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let tx = database.transaction()?;
     let several = reserve_in::<i64>(&tx, "invoices", 3)?;
-    println!("several in one transaction: {:?}", several.ids().collect::<Vec<_>>());
+    println!("several in one transaction: {:?}", several.iter().collect::<Vec<_>>());
     tx.commit()?;
     Ok(())
 }

@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("through a handle: {:?}", hot.next().await?);
 
     let block = orders.take(5).await?;
-    println!("a block: {:?}", block.ids().collect::<Vec<_>>());
+    println!("a block: {:?}", block.iter().collect::<Vec<_>>());
 
     let seen = orders.snapshot();
     println!("{} handed out, {} more in memory, {} reserves", seen.drawn, seen.remaining, seen.reserves);

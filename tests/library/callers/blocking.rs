@@ -60,7 +60,7 @@ fn blocking_call_does_not_exhaust_the_coop_budget() {
             let ids = builder(FaultyStore::new()).own_thread().start().unwrap();
             let orders = ids.sequence::<u64>("o").step(1).watermark(0).open_blocking().unwrap();
             for expected in 1..=1000 {
-                assert_eq!(orders.blocking(LONG / 2).next().unwrap(), expected);
+                assert_eq!(orders.blocking().next().unwrap(), expected);
             }
             let _ = ids.blocking().close();
         });
@@ -71,9 +71,9 @@ fn blocking_call_does_not_exhaust_the_coop_budget() {
 fn refuses_to_wait(ids: &Sequences) {
     let orders = ids.sequence::<u64>("lazy").lazy().unwrap();
     invalid(ids.sequence::<u64>("o").open_blocking(), "`.await`");
-    invalid(orders.blocking(LONG).next(), "`next`");
-    invalid(orders.blocking(LONG).take(5), "`take`");
-    invalid(orders.handle().blocking(LONG).next(), "`next`");
+    invalid(orders.blocking().next(), "`next`");
+    invalid(orders.blocking().take(5), "`take`");
+    invalid(orders.handle().blocking().next(), "`next`");
     invalid(ids.blocking().close(), "`close`");
 }
 
@@ -103,9 +103,9 @@ fn task_on_a_worker_may_wait() {
     fn waits(ids: &Sequences) {
         let orders = ids.sequence::<u64>("o").step(1).watermark(0).open_blocking().unwrap();
         for expected in 1..=20 {
-            assert_eq!(orders.blocking(LONG).next().unwrap(), expected);
+            assert_eq!(orders.blocking().next().unwrap(), expected);
         }
-        assert_eq!(orders.blocking(LONG).take(5).unwrap().len(), 5);
+        assert_eq!(orders.blocking().take(5).unwrap().len(), 5);
         ids.blocking().close().unwrap();
     }
     returns(|| {
@@ -129,7 +129,7 @@ fn task_on_a_worker_may_wait() {
 fn threads_that_only_belong_to_the_runtime_may_wait() {
     fn waits(ids: &Sequences) {
         let orders = ids.sequence::<u64>("o").open_blocking().unwrap();
-        assert_eq!(orders.blocking(LONG).next().unwrap(), 1);
+        assert_eq!(orders.blocking().next().unwrap(), 1);
         ids.blocking().close().unwrap();
     }
     returns(|| {
@@ -164,19 +164,19 @@ fn a_plain_thread_reckons_by_the_clock_of_the_refills() {
         let orders = ids.sequence::<u64>("o").lazy().unwrap();
         tokio::time::advance(Duration::from_secs(3600)).await;
         let (sender, drawn) = tokio::sync::oneshot::channel();
-        thread::spawn(move || sender.send(orders.blocking(LONG).next()).unwrap());
+        thread::spawn(move || sender.send(orders.blocking().next()).unwrap());
         assert_eq!(drawn.await.unwrap().unwrap(), 1);
     });
 }
 
 #[test]
-fn blocking_call_has_its_own_timeout() {
+fn blocking_call_ends_within_its_timeout() {
     returns(|| {
         let ids = builder(FaultyStore::with_faults(Faults::outage())).own_thread().start().unwrap();
         let orders = ids.sequence::<u64>("o").timeout(LONG * 10).lazy().unwrap();
-        let brief = orders.blocking(Duration::from_millis(50));
-        assert_eq!(brief.next().unwrap_err().kind(), ErrorKind::Deadline);
-        assert_eq!(brief.take(3).unwrap_err().kind(), ErrorKind::Deadline);
+        let brief = orders.within(Duration::from_millis(50));
+        assert_eq!(brief.blocking().next().unwrap_err().kind(), ErrorKind::Deadline);
+        assert_eq!(brief.blocking().take(3).unwrap_err().kind(), ErrorKind::Deadline);
     });
 }
 

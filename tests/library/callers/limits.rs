@@ -32,8 +32,8 @@ async fn very_long_durations_never_time_out() {
         ids.close().await;
         let ids = builder(FaultyStore::new()).store_timeout(long).own_thread().start().unwrap();
         let orders = ids.sequence::<u64>("o").open_blocking().unwrap();
-        assert_eq!(orders.blocking(long).next().unwrap(), 1);
-        assert_eq!(orders.blocking(long).take(3).unwrap().len(), 3);
+        assert_eq!(orders.blocking().next().unwrap(), 1);
+        assert_eq!(orders.blocking().take(3).unwrap().len(), 3);
         ids.blocking().close().unwrap();
     }
 }
@@ -101,8 +101,8 @@ fn revocations_take_no_memory_until_the_actor_runs() {
     let (one, other) = (ids.sequence::<u64>("o").lazy().unwrap(), ids.sequence::<u64>("p").lazy().unwrap());
     let bytes = kept(|| {
         for _ in 0..10_000 {
-            one.revoke();
-            other.revoke();
+            one.discard();
+            other.discard();
         }
     });
     assert!(bytes < 4000, "{bytes} bytes of 20,000 revocations");

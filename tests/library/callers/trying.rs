@@ -65,7 +65,7 @@ fn callers_that_only_try_hold_no_other_up() {
             }
             eventually_blocking("the store is called", || holds(empty.snapshot().reserves > 0, "no call"));
             for expected in 1..=100 {
-                assert_eq!(others.blocking(LONG).next().unwrap(), expected);
+                assert_eq!(others.blocking().next().unwrap(), expected);
             }
             stop.store(true, Ordering::Relaxed);
         });
@@ -109,7 +109,7 @@ async fn permanent_error_is_returned_without_a_request_after_two() {
     assert_eq!([requests_of_a_draw().await, requests_of_a_draw().await], [1, 0]);
     store.heal_sequence("o");
     assert_eq!(requests_of_a_draw().await, 0, "the delay stands");
-    orders.revoke();
+    orders.discard();
     assert_eq!(orders.next().await.unwrap(), 1);
 }
 
@@ -138,7 +138,7 @@ async fn delay_doubles_from_10_ms_to_5_s_with_jitter() {
     // The delay starts at its shortest again after a grant.
     store.heal_sequence("o");
     assert_eq!(try_until(|| orders.try_next()).await, Some(1));
-    orders.revoke();
+    orders.discard();
     store.fail_sequence("o", ErrorKind::Denied);
     assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Denied);
     let before = store.requests();
@@ -153,9 +153,9 @@ async fn try_take_gives_all_or_nothing_and_starts_a_refill() {
     let orders = ids.sequence::<u64>("orders").step(10).watermark(5).lazy().unwrap();
     assert_eq!(orders.try_take(3).unwrap_err().kind(), ErrorKind::Empty);
     orders.warm(1).await.unwrap();
-    assert_eq!(orders.try_take(3).unwrap().ids().collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(orders.try_take(3).unwrap().iter().collect::<Vec<_>>(), [1, 2, 3]);
     assert_eq!(orders.try_take(8).unwrap_err().kind(), ErrorKind::Empty);
-    assert_eq!(orders.try_take(7).unwrap().ids().collect::<Vec<_>>(), [4, 5, 6, 7, 8, 9, 10]);
+    assert_eq!(orders.try_take(7).unwrap().iter().collect::<Vec<_>>(), [4, 5, 6, 7, 8, 9, 10]);
     assert_eq!(try_until(|| orders.try_next()).await, Some(11));
     assert_eq!(orders.try_take(u64::MAX).unwrap_err().kind(), ErrorKind::InvalidInput);
     let gaps = orders.snapshot().gaps;

@@ -38,7 +38,7 @@ async fn process(tier: Rc<Tier>, request: Reserve, issued: Rc<Cell<BTreeSet<u64>
         };
         assert!(grant.range.start() > before, "{grant:?} was requested after {before} was returned");
         let mut all = issued.take();
-        grant.range.ids().for_each(|id| assert!(all.insert(id), "{id} was handed out twice"));
+        grant.range.iter().for_each(|id| assert!(all.insert(id), "{id} was handed out twice"));
         issued.set(all);
         largest.set(largest.get().max(grant.range.last().unwrap()));
     }

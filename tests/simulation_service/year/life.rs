@@ -158,7 +158,7 @@ impl Life {
             let ended = self.idle[0].next().await.expect_err("it is exhausted");
             assert_eq!(ended.kind(), ErrorKind::Exhausted);
             self.idle[1].next().await.expect_err("it was removed");
-            self.ids.revoke(Order::Process.as_str()).await.expect("a store");
+            self.ids.admin().revoke(Order::Process.as_str()).await.expect("a store");
         }
     }
 

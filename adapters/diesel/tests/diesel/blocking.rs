@@ -42,7 +42,7 @@ async fn threads_and_store_share_a_sequence_without_duplicates() {
         .collect();
     let mut drawn = Vec::new();
     for _ in 0..30 {
-        drawn.extend(reserve(&store, "shared", 3).await.unwrap().range.ids());
+        drawn.extend(reserve(&store, "shared", 3).await.unwrap().range.iter());
     }
     for thread in threads {
         drawn.extend(thread.join().unwrap());

@@ -18,7 +18,7 @@ async fn diesel_and_tokio_postgres_share_without_duplicates() {
     let mut running = vec![tokio::spawn(async move {
         let mut drawn = Vec::new();
         for round in 0..ROUNDS {
-            drawn.extend(reserve(&store, "shared", 1 + round % 3).await.unwrap().range.ids());
+            drawn.extend(reserve(&store, "shared", 1 + round % 3).await.unwrap().range.iter());
         }
         drawn
     })];
@@ -30,7 +30,7 @@ async fn diesel_and_tokio_postgres_share_without_duplicates() {
                 let mut conn = pool.get().await.unwrap();
                 let ids = conn.transaction(async |conn| {
                     let mut ids = vec![next_in::<u64>(conn, "shared").await?];
-                    ids.extend(reserve_in::<u64>(conn, "shared", 2).await?.ids());
+                    ids.extend(reserve_in::<u64>(conn, "shared", 2).await?.iter());
                     Ok::<_, AnyError>(ids)
                 });
                 drawn.extend(ids.await.unwrap());

@@ -24,7 +24,7 @@ async fn sea_orm_and_tokio_postgres_share_without_duplicates() {
         running.push(tokio::spawn(async move {
             let mut drawn = Vec::new();
             for round in 0..ROUNDS {
-                drawn.extend(reserve(&*store, "shared", 1 + round % 3).await.unwrap().range.ids());
+                drawn.extend(reserve(&*store, "shared", 1 + round % 3).await.unwrap().range.iter());
             }
             drawn
         }));
@@ -34,7 +34,7 @@ async fn sea_orm_and_tokio_postgres_share_without_duplicates() {
         for _ in 0..ROUNDS {
             let tx = db.begin().await.unwrap();
             drawn.push(next_in::<u64>(&tx, "shared").await.unwrap());
-            drawn.extend(reserve_in::<u64>(&tx, "shared", 2).await.unwrap().ids());
+            drawn.extend(reserve_in::<u64>(&tx, "shared", 2).await.unwrap().iter());
             tx.commit().await.unwrap();
         }
         drawn

@@ -172,7 +172,7 @@ async fn ids_are_unique_behind_a_pooler() {
                 let store = open(&pool).await;
                 let mut drawn = Vec::new();
                 for round in 0..25 {
-                    drawn.extend(reserve(&store, "s", 3).await.unwrap().range.ids());
+                    drawn.extend(reserve(&store, "s", 3).await.unwrap().range.iter());
                     let mut tx = pool.begin().await.unwrap();
                     let id = next_in::<u64>(&mut tx, "s").await.unwrap();
                     if round % 2 == 0 {

@@ -67,7 +67,7 @@ struct Got {
 
 /// An open sequence and its first ids.
 struct Begun {
-    ids: Allocator,
+    ids: Allocator<u64>,
     first: Got,
     is_new: bool,
 }
@@ -102,7 +102,7 @@ async fn announcement(store: &dyn Store, args: &Next) -> String {
     }
 }
 
-async fn print(ids: &Allocator, first: Got, args: &Next, line: Line) -> Outcome {
+async fn print(ids: &Allocator<u64>, first: Got, args: &Next, line: Line) -> Outcome {
     let progress = progress(args.count);
     let mut run = Run { lines: 0, left: args.count, at_once: at_once(args), line };
     let outcome = run.print(ids, first, &progress).await;
@@ -112,7 +112,7 @@ async fn print(ids: &Allocator, first: Got, args: &Next, line: Line) -> Outcome 
 
 /// Opens the sequence without prefetch, so that no id is reserved before it is needed. Without `--step`, the
 /// smallest step makes a reserve exactly as large as the request.
-async fn open(sequences: &Sequences, args: &Next, is_new: bool) -> idmill::Result<Allocator> {
+async fn open(sequences: &Sequences, args: &Next, is_new: bool) -> idmill::Result<Allocator<u64>> {
     let mut sequence = sequences.sequence::<u64>(&*args.name);
     if let Some(start) = args.bounds.start {
         sequence = sequence.start(start);
@@ -137,7 +137,7 @@ struct Run {
 }
 
 impl Run {
-    async fn print(&mut self, ids: &Allocator, first: Got, progress: &ProgressBar) -> Outcome {
+    async fn print(&mut self, ids: &Allocator<u64>, first: Got, progress: &ProgressBar) -> Outcome {
         let mut got = first;
         loop {
             self.left -= got.ids.len();
@@ -164,7 +164,7 @@ impl Run {
 
 /// Takes up to `want` ids, at least one. If a `take` fails, the ids that it has reserved are in memory.
 /// These ids are returned, because they would otherwise be a gap.
-async fn get(ids: &Allocator, want: u64) -> idmill::Result<Got> {
+async fn get(ids: &Allocator<u64>, want: u64) -> idmill::Result<Got> {
     match take(ids, want).await {
         Ok(ids) => Ok(Got { ids, then: None }),
         Err(error) => match ids.snapshot().remaining.min(want) {
@@ -175,7 +175,7 @@ async fn get(ids: &Allocator, want: u64) -> idmill::Result<Got> {
 }
 
 /// Takes up to `want` ids, at least one: fewer if memory holds fewer, or if the store has fewer left.
-async fn take(ids: &Allocator, want: u64) -> idmill::Result<Ranges> {
+async fn take(ids: &Allocator<u64>, want: u64) -> idmill::Result<Ranges> {
     let mut count = want;
     loop {
         let remaining = ids.snapshot().remaining;
@@ -238,7 +238,7 @@ mod tests {
         let opening = sequences.sequence::<u64>("s").step(1).watermark(0);
         let ids = opening.timeout(Duration::from_millis(500)).lazy().unwrap();
         let got = get(&ids, 100).await.unwrap();
-        assert_eq!(got.ids.ids().collect::<Vec<_>>(), (1..=30).collect::<Vec<_>>());
+        assert_eq!(got.ids.iter().collect::<Vec<_>>(), (1..=30).collect::<Vec<_>>());
         assert_eq!(got.then.unwrap().kind(), ErrorKind::Deadline);
         assert_eq!(get(&ids, 70).await.err().unwrap().kind(), ErrorKind::Deadline, "nothing more came");
     }
@@ -260,7 +260,7 @@ mod tests {
         let sequences = Sequences::new(MemoryStore::new()).unwrap();
         let ids = sequences.sequence::<u64>("s").max(20).step(8).watermark(0).lazy().unwrap();
         for (want, taken) in [(3, 1..=3), (8, 4..=8), (4, 9..=12), (8, 13..=16), (2, 17..=18), (9, 19..=20)] {
-            let got: Vec<_> = take(&ids, want).await.unwrap().ids().collect();
+            let got: Vec<_> = take(&ids, want).await.unwrap().iter().collect();
             assert_eq!(got, taken.collect::<Vec<_>>());
         }
         assert_eq!(take(&ids, 9).await.unwrap_err().kind(), ErrorKind::Exhausted);

@@ -86,7 +86,7 @@ pub(super) async fn nonsense_is_refused(context: Arc<Context>) -> Outcome {
         let refusal = loop {
             check!(drawn.ids() < 100, "{lie:?} was not detected");
             match allocator.take(5).await {
-                Ok(ranges) => ranges.into_iter().for_each(|range| drawn.add(range)),
+                Ok(ranges) => ranges.ranges().iter().for_each(|range| drawn.add(*range)),
                 Err(error) => break error,
             }
         };
@@ -114,8 +114,8 @@ pub(super) async fn drawn_by_allocators(context: Arc<Context>) -> Outcome {
             let (allocator, drawn) = (allocator.clone(), drawn.clone());
             drawing.spawn(async move {
                 for _ in 0..60 {
-                    for range in allocator.take(1 + task).await? {
-                        drawn.add(range);
+                    for range in allocator.take(1 + task).await?.ranges() {
+                        drawn.add(*range);
                     }
                 }
                 Ok(())

@@ -119,20 +119,20 @@ proptest! {
             if release {
                 let released = ledger.as_ref().and_then(|ledger| ledger.release(ORDERS, range));
                 // An owner releases only ids that it claimed.
-                if let Some(released) = released.filter(|_| range.ids().all(|id| used.contains(&id))) {
+                if let Some(released) = released.filter(|_| range.iter().all(|id| used.contains(&id))) {
                     used.retain(|id| !range.contains(*id));
                     ledger = Some(released);
                 }
             } else {
                 match Ledger::claim(ledger.as_ref(), ORDERS, range) {
                     Ok(claimed) => {
-                        for id in range.ids() {
+                        for id in range {
                             prop_assert!(used.insert(id), "{} twice", id);
                         }
                         ledger = Some(claimed);
                     }
                     Err(Refusal::Claimed { went_back: true, .. }) => {
-                        prop_assert!(range.ids().any(|id| used.contains(&id)), "{:?} is said to be granted twice", range);
+                        prop_assert!(range.iter().any(|id| used.contains(&id)), "{:?} is said to be granted twice", range);
                     }
                     Err(_) => {}
                 }

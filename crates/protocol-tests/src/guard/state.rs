@@ -280,7 +280,7 @@ impl State {
         // The unguarded ids are of the latest life.
         let unguarded = if life + 1 == self.used.len() { self.unguarded } else { 0 };
         let used = &mut self.used[life];
-        for id in granted.range.ids() {
+        for id in granted.range {
             if (*used | unguarded) & (1 << id) != 0 {
                 self.broken = Some(UNIQUE);
             }

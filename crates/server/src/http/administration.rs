@@ -104,7 +104,7 @@ pub(super) async fn show(
     Name(name): Name,
 ) -> Result<Response, Problem> {
     caller.may(Right::Draw, &name)?;
-    let found = state.draws.administered().inspect(&name).await?;
+    let found = state.draws.administered().admin().inspect(&name).await?;
     found.map(|info| shown(StatusCode::OK, &info)).ok_or_else(|| missing(&name))
 }
 
@@ -208,7 +208,7 @@ async fn met(state: &ServerState, name: &str, headers: &HeaderMap) -> Result<Opt
     if condition == Precondition::Exists {
         return Ok(None);
     }
-    let info = state.draws.administered().inspect(name).await?.ok_or_else(|| missing(name))?;
+    let info = state.draws.administered().admin().inspect(name).await?.ok_or_else(|| missing(name))?;
     condition.holds(&info)?;
     Ok(Some(info.identity))
 }

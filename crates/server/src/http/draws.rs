@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use futures_util::stream;
-use idmill::{IdRange, Ranges};
+use idmill::{IdRange, Ids, Ranges};
 use serde::{Deserialize, Serialize};
 
 use super::body::{Name, Number};
@@ -83,9 +83,11 @@ pub(super) async fn draw(
     }
     let ranges = peer.waited(served.take(n, due)).await?;
     Ok(match form {
-        Form::Ranges => Json(InRanges { sequence: &name, ranges: ranges.iter().filter_map(ends).collect() })
-            .into_response(),
-        Form::Ids => in_parts(&name, &ranges),
+        Form::Ranges => {
+            Json(InRanges { sequence: &name, ranges: ranges.ranges().iter().filter_map(ends).collect() })
+                .into_response()
+        }
+        Form::Ids => in_parts(&name, ranges),
     })
 }
 
@@ -110,36 +112,31 @@ fn ends(range: &IdRange<i64>) -> Option<Ends> {
 }
 
 /// Returns `{"sequence":"orders","ids":[1,2,3]}`. A long answer is streamed as fast as the client reads.
-fn in_parts(name: &str, ranges: &Ranges<i64>) -> Response {
-    if ranges.len() <= PART as u64 {
-        return whole(name, ranges.ids());
+fn in_parts(name: &str, ids: Ranges<i64>) -> Response {
+    if ids.len() <= PART as u64 {
+        return whole(name, ids.into_iter());
     }
-    let left = ranges.len();
-    let ranges: Vec<_> = ranges.iter().copied().collect();
-    let ids = Box::new(ranges.into_iter().flat_map(|range| range.ids()));
-    let parts = Parts { head: Some(head(name)), ids, left };
+    let parts = Parts { head: Some(head(name)), ids: ids.into_iter() };
     json(Body::from_stream(stream::iter(parts.map(Ok::<_, Infallible>))))
 }
 
 struct Parts {
     /// The start of the body; `None` after the first part.
     head: Option<Vec<u8>>,
-    ids: Box<dyn Iterator<Item = i64> + Send>,
-    left: u64,
+    ids: Ids<i64>,
 }
 
 impl Iterator for Parts {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
-        if self.left == 0 {
+        if self.ids.len() == 0 {
             return None;
         }
         let first = self.head.is_some();
         let mut part = self.head.take().unwrap_or_default();
         write(&mut part, first, self.ids.by_ref().take(PART));
-        self.left = self.left.saturating_sub(PART as u64);
-        if self.left == 0 {
+        if self.ids.len() == 0 {
             part.extend_from_slice(b"]}");
         }
         Some(part.into())
@@ -149,7 +146,7 @@ impl Iterator for Parts {
 impl Drop for Parts {
     /// Counts the ids of the parts that the connection did not take.
     fn drop(&mut self) {
-        counters::unread(self.left);
+        counters::unread(self.ids.len() as u64);
     }
 }
 
@@ -190,8 +187,7 @@ mod tests {
 
     /// Returns an answer with `count` ids.
     fn answer(count: u64) -> Parts {
-        let ids = Box::new((1..).take(usize::try_from(count).unwrap()));
-        Parts { head: Some(head("s")), ids, left: count }
+        Parts { head: Some(head("s")), ids: IdRange::new(1, count).unwrap().into_iter() }
     }
 
     /// Returns the number of ids that are counted as unread.
@@ -220,7 +216,7 @@ mod tests {
         let sequences = idmill::Sequences::new(idmill::store::MemoryStore::new()).unwrap();
         let ids = sequences.sequence::<i64>("s").await.unwrap();
         for (count, is_whole) in [(8192, true), (8193, false)] {
-            let body = in_parts("s", &ids.take(count).await.unwrap()).into_body();
+            let body = in_parts("s", ids.take(count).await.unwrap()).into_body();
             assert_eq!(body.size_hint().exact().is_some(), is_whole, "{count}");
         }
     }

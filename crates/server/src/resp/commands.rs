@@ -106,7 +106,7 @@ impl Session {
         let ranges = self.draw(name, async |served, due| served.take(n, due).await).await?;
         self.drawn += n;
         let ends = |range: &IdRange<i64>| [range.first(), range.last()].map(Option::unwrap_or_default);
-        Ok(Answer::List(ranges.iter().flat_map(ends).map(Answer::Integer).collect()))
+        Ok(Answer::List(ranges.ranges().iter().flat_map(ends).map(Answer::Integer).collect()))
     }
 
     fn amount(&self, digits: &[u8]) -> Result<u64, Failure> {

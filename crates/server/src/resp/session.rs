@@ -180,7 +180,7 @@ impl Session {
     pub(super) async fn is_stored(&mut self, name: &str) -> Result<bool, Failure> {
         self.due()?;
         let state = self.state.clone();
-        Ok(self.waited(state.draws.sequences().inspect(name)).await?.is_some())
+        Ok(self.waited(state.draws.sequences().admin().inspect(name)).await?.is_some())
     }
 
     pub(super) async fn authenticate(&mut self, secret: &str) -> Result<(), Refusal> {

@@ -227,7 +227,7 @@ proptest! {
         prop_assume!(start.checked_add(skip + 200).is_some());
         let (layout, reserved) = (Layout::new(start), range(start + skip, reserved));
         let refill = refill(layout, fence(), 1, reserved, count).unwrap();
-        let mut handed_out: Vec<u64> = refill.own.ids().collect();
+        let mut handed_out: Vec<u64> = refill.own.iter().collect();
         let mut unused = 0;
         if let Command::Put { mut number, .. } = refill.command {
             let end = Layout::decode(number).unwrap().end;
@@ -238,7 +238,7 @@ proptest! {
                 number += 3;
                 match after_add(layout, 3, Added::Number { number, cas: 1 }) {
                     Next::Take(taken) => {
-                        handed_out.extend(taken.range.ids());
+                        handed_out.extend(taken.range.iter());
                         prepared |= taken.low;
                         if let Some(extend) = prepared.then(|| extend(layout, end, next, LookReply::Number { number, cas: 1 })).flatten() {
                             let Command::Put { number: moved, .. } = extend.command else { panic!("{extend:?}") };

@@ -61,13 +61,12 @@ pub struct Totals {
     pub unknown: u64,
     /// Included in `handed_out`.
     pub unread: u64,
-    pub skipped: u64,
 }
 
 impl Totals {
     /// Ids that clients received, if they read everything that was written.
     pub fn had(&self) -> u64 {
-        self.handed_out - self.unread - self.skipped
+        self.handed_out - self.unread
     }
 
     pub fn plus(self, other: Self) -> Self {
@@ -78,7 +77,6 @@ impl Totals {
             gaps: self.gaps + other.gaps,
             unknown: self.unknown + other.unknown,
             unread: self.unread + other.unread,
-            skipped: self.skipped + other.skipped,
         }
     }
 }
@@ -178,7 +176,6 @@ impl Server {
             gaps: field("gaps"),
             unknown: field("unknown"),
             unread: field("unread"),
-            skipped: field("skipped"),
         };
         assert_eq!(totals.granted, totals.handed_out + totals.given_back + totals.gaps, "{totals:?}");
         totals

@@ -82,7 +82,7 @@ pub(crate) struct Issued(pub(crate) BTreeSet<u64>);
 
 impl Issued {
     pub(crate) fn add(&mut self, range: IdRange) {
-        for id in range.ids() {
+        for id in range {
             assert!(self.0.insert(id), "{id} was handed out twice");
         }
     }

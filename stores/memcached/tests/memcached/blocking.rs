@@ -1,7 +1,5 @@
 //! Opens sequences over a window in a program without a runtime.
 
-use std::time::Duration;
-
 use idmill::Sequences;
 use idmill_url::Schemes;
 
@@ -15,7 +13,7 @@ fn network_store_opens_without_a_runtime() {
         let orders = ids.sequence::<u64>("orders").lazy()?;
         // Five seconds are enough for one refused connection, so the error contains the error of that
         // attempt.
-        orders.blocking(Duration::from_secs(5)).next()
+        orders.blocking().next()
     });
     let error = opened.unwrap_err();
     assert!(

@@ -21,7 +21,7 @@ async fn all(tier: &Tier, mut request: Reserve) -> Vec<u64> {
     let mut ids = Vec::new();
     loop {
         match tier.reserve(&request).await {
-            Ok(grant) => ids.extend(grant.range.ids()),
+            Ok(grant) => ids.extend(grant.range.iter()),
             Err(error) if error.kind() == ErrorKind::Exhausted => return ids,
             Err(error) => panic!("{error}"),
         }
@@ -62,7 +62,7 @@ async fn ceiling_limits_draws_but_not_the_window() {
     let tier = tier(&store, options(&server, 10));
     let small = |count| request(count).ceiling(14);
     assert_eq!(draw(&tier, 10).await.len(), 10);
-    assert_eq!(tier.reserve(&small(6)).await.unwrap().range.ids().collect::<Vec<_>>(), [11, 12, 13, 14]);
+    assert_eq!(tier.reserve(&small(6)).await.unwrap().range.iter().collect::<Vec<_>>(), [11, 12, 13, 14]);
     for _ in 0..3 {
         let error = tier.reserve(&small(1)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Exhausted);
@@ -232,7 +232,7 @@ async fn any_block_length_and_any_name_work() {
         for _ in 0..20 {
             let mut request = request(3);
             request.name = name.clone();
-            ids.extend(tier.reserve(&request).await.unwrap().range.ids());
+            ids.extend(tier.reserve(&request).await.unwrap().range.iter());
         }
         assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
     }

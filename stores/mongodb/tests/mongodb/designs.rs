@@ -91,7 +91,7 @@ async fn several_instances_share_the_document() {
 async fn permanent_error_reaches_all_waiters() {
     let Some(server) = server().await else { return };
     let (ids, orders) = batches(&open(server.address()).await, 1_000).await;
-    assert_eq!(orders.take(10).await.unwrap().ids().next(), Some(1_000));
+    assert_eq!(orders.take(10).await.unwrap().iter().next(), Some(1_000));
     let spoiled = doc! { "$set": { "last": "not a number" } };
     documents(server.address()).await.update_one(doc! { "_id": "orders" }, spoiled).await.unwrap();
     for outcome in callers(&orders, 50).await {

@@ -244,7 +244,7 @@ async fn nothing_is_lost_at_the_end_nor_at_a_ceiling() {
     for request in [&low, &high] {
         let error = loop {
             match tier.reserve(request).await {
-                Ok(grant) => assert!(grant.range.ids().all(|id| ids.insert(id))),
+                Ok(grant) => assert!(grant.range.iter().all(|id| ids.insert(id))),
                 Err(error) => break error,
             }
         };

@@ -53,7 +53,7 @@ async fn ids_commit_and_roll_back_with_their_rows() {
     assert_eq!(next_in::<i64>(&mut tx, "invoices").await.unwrap(), 1, "no number was reserved");
     // The transaction sees its own writes, so it can draw any number of times.
     let three = reserve_in::<i64>(&mut tx, "invoices", 3).await.unwrap();
-    assert_eq!(three.ids().collect::<Vec<_>>(), [2, 3, 4]);
+    assert_eq!(three.iter().collect::<Vec<_>>(), [2, 3, 4]);
     assert_eq!(next_in::<i64>(&mut tx, "invoices").await.unwrap(), 5);
     assert_eq!(next_in::<i64>(&mut tx, "orders").await.unwrap(), 1);
     commit(tx).await;
@@ -80,7 +80,10 @@ async fn several_values_need_one_read_and_one_write() {
             tx.update(insert(number)).await.unwrap();
         }
         assert_eq!(tx.next(&orders).await.unwrap(), 1 + u32::try_from(first / 8).unwrap());
-        assert_eq!(tx.reserve(&invoices, 2).await.unwrap().ids().collect::<Vec<_>>(), [first + 5, first + 6]);
+        assert_eq!(
+            tx.reserve(&invoices, 2).await.unwrap().iter().collect::<Vec<_>>(),
+            [first + 5, first + 6]
+        );
         // The first transaction is rolled back; the second and third are committed.
         let found = emulator.numbers("SELECT COUNT(*) FROM invoices").await;
         if first == 1 && found == [0] && rolled_back_once() {
@@ -151,7 +154,7 @@ async fn number_one(client: &Client, several: bool, give_up: bool) -> Result<(),
     let invoices = InTransaction::<i64>::new("invoices")?;
     if !several {
         let numbers = invoices.reserve(&mut raw, 2).await?;
-        for number in numbers.ids() {
+        for number in numbers {
             raw.update(insert(number)).await?;
         }
         if give_up {
@@ -184,7 +187,7 @@ async fn bounds_tables_and_types_are_kept_to() {
     let error = small.reserve(&mut tx, 5).await.unwrap_err();
     assert_eq!((error.kind(), error.operation()), (ErrorKind::Exhausted, Some(Operation::Reserve)));
     let four = small.reserve(&mut tx, 4).await.unwrap();
-    assert_eq!(four.ids().collect::<Vec<_>>(), [6, 7, 8, 9], "exactly, or nothing");
+    assert_eq!(four.iter().collect::<Vec<_>>(), [6, 7, 8, 9], "exactly, or nothing");
     assert_eq!(small.next(&mut tx).await.unwrap_err().kind(), ErrorKind::Exhausted);
     assert_eq!(next_in::<u32>(&mut tx, "s").await.unwrap(), 1, "another table, another sequence");
     assert_eq!(small.reserve(&mut tx, 0).await.unwrap_err().kind(), ErrorKind::InvalidInput);

@@ -69,13 +69,16 @@ impl Hooks for Slow {
 /// One process with its own database file.
 struct World {
     store: Slow,
-    ids: Allocator,
+    ids: Allocator<u64>,
     sequences: Sequences,
     _dir: TempDir,
 }
 
 impl World {
-    async fn new(latency: Duration, settings: impl FnOnce(SequenceBuilder) -> SequenceBuilder) -> Self {
+    async fn new(
+        latency: Duration,
+        settings: impl FnOnce(SequenceBuilder<u64>) -> SequenceBuilder<u64>,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = Slow::open(&dir, latency).await;
         let shared = Arc::new(Hooked(store.clone())) as Arc<dyn Store>;
@@ -171,7 +174,7 @@ async fn ids_below_the_watermark_are_drawn_during_a_reserve() {
 }
 
 /// Draws `count` ids in all, on `threads` threads; panics if no id is in memory.
-fn draw_on_threads(ids: &Allocator, threads: u64, count: u64) {
+fn draw_on_threads(ids: &Allocator<u64>, threads: u64, count: u64) {
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {

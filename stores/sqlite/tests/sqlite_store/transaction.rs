@@ -34,7 +34,7 @@ fn ids_commit_and_roll_back_with_their_rows() {
     );
     let tx = begin(&mut db);
     assert_eq!(next_in::<i64>(&tx, "invoices").unwrap(), 1, "no number was reserved");
-    assert_eq!(reserve_in::<i64>(&tx, "invoices", 3).unwrap().ids().collect::<Vec<_>>(), [2, 3, 4]);
+    assert_eq!(reserve_in::<i64>(&tx, "invoices", 3).unwrap().iter().collect::<Vec<_>>(), [2, 3, 4]);
     assert_eq!(next_in::<i64>(&tx, "orders").unwrap(), 1);
     tx.commit().unwrap();
     let tx = begin(&mut db);
@@ -52,7 +52,11 @@ fn bounds_tables_and_types_are_kept_to() {
     assert_eq!(small.next(&tx).unwrap(), 5);
     let error = small.reserve(&tx, 5).unwrap_err();
     assert_eq!((error.kind(), error.operation()), (ErrorKind::Exhausted, Some(Operation::Reserve)));
-    assert_eq!(small.reserve(&tx, 4).unwrap().ids().collect::<Vec<_>>(), [6, 7, 8, 9], "exactly, or nothing");
+    assert_eq!(
+        small.reserve(&tx, 4).unwrap().iter().collect::<Vec<_>>(),
+        [6, 7, 8, 9],
+        "exactly, or nothing"
+    );
     assert_eq!(small.next(&tx).unwrap_err().kind(), ErrorKind::Exhausted);
     assert_eq!(next_in::<u32>(&tx, "s").unwrap(), 1, "another table, another sequence");
     assert_eq!(small.reserve(&tx, 0).unwrap_err().kind(), ErrorKind::InvalidInput);

@@ -27,7 +27,7 @@ pub(super) enum Subject {
     Alone { store: Arc<dyn Store>, runtime: Handle, reserves: AtomicU64 },
     /// Ids from memory. Each thread has its own handle unless the allocator is shared. `before` is the number
     /// of waits while memory was filled, before the start.
-    Ranges { sequences: Sequences, allocator: Allocator, shared: bool, before: u64 },
+    Ranges { sequences: Sequences, allocator: Allocator<u64>, shared: bool, before: u64 },
 }
 
 impl Subject {
@@ -72,12 +72,10 @@ impl Subject {
                     Ok(grant.range.len())
                 })
             }
-            Self::Ranges { allocator, shared: true, .. } => {
-                drawing(move || allocator.blocking(TIMEOUT).next())
-            }
+            Self::Ranges { allocator, shared: true, .. } => drawing(move || allocator.blocking().next()),
             Self::Ranges { allocator, .. } => {
                 let mut handle = allocator.handle();
-                drawing(move || handle.blocking(TIMEOUT).next())
+                drawing(move || handle.blocking().next())
             }
         })
     }

@@ -75,7 +75,7 @@ async fn measured(
     Ok((seen, counts))
 }
 
-async fn open(sequences: &Sequences, args: &Draws, mode: Drawing) -> Result<Allocator> {
+async fn open(sequences: &Sequences, args: &Draws, mode: Drawing) -> Result<Allocator<u64>> {
     let (order, watermark) = match mode {
         Drawing::Global => (Order::Global, 0),
         Drawing::Batch => (Order::Process, 0),
@@ -86,7 +86,7 @@ async fn open(sequences: &Sequences, args: &Draws, mode: Drawing) -> Result<Allo
     sequence.step(args.step).watermark(watermark).timeout(TIMEOUT).await
 }
 
-fn draw(allocator: &Allocator, args: &Draws, mode: Drawing, plan: &Measurement) -> Result<Totals> {
+fn draw(allocator: &Allocator<u64>, args: &Draws, mode: Drawing, plan: &Measurement) -> Result<Totals> {
     match mode {
         Drawing::Handle | Drawing::Batch => measure(plan, || Ok(allocator.handle())),
         Drawing::Shared | Drawing::Thread | Drawing::Global => measure(plan, || Ok(allocator)),

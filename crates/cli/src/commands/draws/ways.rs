@@ -61,7 +61,7 @@ macro_rules! draws {
                     }
                     Err(error) if error.kind() == ErrorKind::Empty => {
                         let before = Instant::now();
-                        black_box(self.blocking(TIMEOUT).next()?);
+                        black_box(self.blocking().next()?);
                         Ok(Some(before.elapsed()))
                     }
                     Err(error) => Err(error),
@@ -71,13 +71,13 @@ macro_rules! draws {
     };
 }
 
-draws!(Handle);
-draws!(IdBlock);
-draws!(&Allocator);
+draws!(Handle<u64>);
+draws!(IdBlock<u64>);
+draws!(&Allocator<u64>);
 
 /// Draws several ids per call.
 pub(super) struct Take<'a> {
-    pub(super) allocator: &'a Allocator,
+    pub(super) allocator: &'a Allocator<u64>,
     pub(super) ids: u64,
 }
 
@@ -92,14 +92,14 @@ impl Draw for Take<'_> {
 
     #[inline(always)]
     fn draw(&mut self) -> Result<Option<Duration>> {
-        let _ = black_box(self.allocator.blocking(TIMEOUT).take(self.ids)?);
+        let _ = black_box(self.allocator.blocking().take(self.ids)?);
         Ok(None)
     }
 }
 
 /// Futures: ready immediately, or awaited on a runtime.
 pub(super) struct Future_<'a> {
-    pub(super) allocator: &'a Allocator,
+    pub(super) allocator: &'a Allocator<u64>,
     pub(super) runtime: Runtime,
 }
 

@@ -81,7 +81,7 @@ impl Store for Remote {
 
 struct Simulation {
     store: Remote,
-    ids: Allocator,
+    ids: Allocator<u64>,
     workload: Workload,
     outage: Duration,
     watermark: u64,
