@@ -242,8 +242,8 @@ impl<T: Id> ExactSizeIterator for Ids<T> {
     }
 }
 
-/// The result of `take(n)`: exactly `n` ids in ascending order, in as few ranges as possible. Iterating yields
-/// the ids.
+/// The result of `take(n)`: exactly `n` ids in ascending order, in as few ranges as possible. Iterating
+/// yields the ids.
 ///
 /// ```
 /// # async fn demo(orders: idmill::Allocator<u64>, rows: Vec<String>) -> idmill::Result<()> {

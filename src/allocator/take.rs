@@ -43,9 +43,9 @@ impl<T: Id> Allocator<T> {
         self.take_since(&mut None, n).await
     }
 
-    /// Returns `n` consecutive ids; never waits longer than one [`take`](Self::take). If a range ends within the
-    /// ids and the following range does not adjoin it, because another process has reserved too, the ids before the
-    /// gap between them and after it are dropped. They become a gap, and the next `n` ids are tried, up to 8 times.
+    /// Returns `n` consecutive ids. If the next `n` ids are not consecutive, because another process has
+    /// reserved too, they are dropped and become a gap, and the `n` ids after them are tried: up to 8 times,
+    /// within one timeout.
     ///
     /// # Errors
     /// Those of [`take`](Self::take), which drop no ids;
@@ -118,8 +118,8 @@ impl<T: Id> Allocator<T> {
         Error::invalid(message).of(&self.core().name).during(Operation::Draw)
     }
 
-    /// Returns the rest of the timeout, counted from the first call. A draw that need not wait never reads the
-    /// clock.
+    /// Returns the rest of the timeout, counted from the first call. A draw that need not wait never reads
+    /// the clock.
     fn left_of(&self, begun: &mut Option<Time>) -> Duration {
         let now = self.core_ref.shared.clock.now();
         self.limits.timeout.saturating_sub(now.saturating_sub(*begun.get_or_insert(now)))

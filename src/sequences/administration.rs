@@ -26,14 +26,14 @@ impl Sequences {
     }
 }
 
-/// Administration of the store; [`Sequences::admin`] returns it. Most methods call the [`Store`] method of the
-/// same name. All work from any executor: the store's work runs on the runtime of refills or on a dedicated
-/// thread.
+/// Administration of the store; [`Sequences::admin`] returns it. Most methods call the [`Store`] method of
+/// the same name. All work from any executor: the store's work runs on the runtime of refills or on a
+/// dedicated thread.
 ///
 /// A call ends within the [store's timeout](crate::SequencesBuilder::store_timeout). After that, a read fails
 /// with [`ErrorKind::Deadline`], and a write with [`ErrorKind::UnknownOutcome`], since it may have been
-/// applied. A write whose future is dropped may also have been applied. After [`close`](Sequences::close), every
-/// call fails with [`ErrorKind::Closed`]. Invalid names fail with [`ErrorKind::InvalidInput`].
+/// applied. A write whose future is dropped may also have been applied. After [`close`](Sequences::close),
+/// every call fails with [`ErrorKind::Closed`]. Invalid names fail with [`ErrorKind::InvalidInput`].
 ///
 /// On a thread outside any async runtime, use [`blocking`](Self::blocking).
 #[derive(Clone, Copy, Debug)]

@@ -119,10 +119,10 @@ impl SequencesBuilder {
     }
 
     /// Hands out only ids that were reserved, or whose sequence was confirmed to be unchanged, within this
-    /// time. So a reset, a removal and a [revocation](crate::Admin::revoke) reach this process within this time,
-    /// and a process that draws rarely does not hand out ids that are days old. The store is queried up to
-    /// four times within this time, in one call for many sequences. Ids that cannot be confirmed in time are
-    /// dropped, and are a gap: choose more than four times the length of the outages that ids in memory
+    /// time. So a reset, a removal and a [revocation](crate::Admin::revoke) reach this process within this
+    /// time, and a process that draws rarely does not hand out ids that are days old. The store is queried up
+    /// to four times within this time, in one call for many sequences. Ids that cannot be confirmed in time
+    /// are dropped, and are a gap: choose more than four times the length of the outages that ids in memory
     /// should bridge. It must also be more than four times as long as the store takes to read all sequences
     /// in use, 256 in one call: otherwise a warning is logged. At least 4 ms. Default: ids in memory are
     /// valid until the next refill.

@@ -172,7 +172,8 @@ async fn upkeep(metrics: &PrometheusHandle) {
 }
 
 /// Logs the use of all granted ids at shutdown. Each id was handed out, given back, or is a gap. `unread`
-/// counts handed-out ids whose answer could not be written. The ids of unanswered reserves are unknown: the store may have granted all of them or none.
+/// counts handed-out ids whose answer could not be written. The ids of unanswered reserves are unknown: the
+/// store may have granted all of them or none.
 fn report(metrics: &str) {
     let [draws, granted, _, _, _, _, given_back, revoked, abandoned, dropped, unknown] =
         idmill::__private::totals();
