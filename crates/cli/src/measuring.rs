@@ -3,7 +3,6 @@
 
 #![allow(clippy::disallowed_types)] // a counter of progress, outside of the measured step
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -25,8 +24,8 @@ pub(crate) const LONGEST: u64 = 3_600_000_000_000;
 
 /// The condition under which a thread is done.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Goal {
-    /// Do this number of operations (ids in `draws`) per thread.
+enum Goal {
+    /// Do this number of operations per thread.
     Count(u64),
     Time(Duration),
 }
@@ -34,8 +33,8 @@ pub(crate) enum Goal {
 /// One measurement.
 #[derive(Debug)]
 pub(crate) struct Measurement {
-    pub(crate) threads: u16,
-    pub(crate) goal: Goal,
+    threads: u16,
+    goal: Goal,
     /// The progress, in steps of the progress bar.
     progress: AtomicU64,
 }
@@ -141,17 +140,6 @@ impl Counts {
     pub(crate) fn cells(&self) -> [String; 4] {
         [self.reserves, self.waits, self.gaps, self.left].map(or_dash)
     }
-}
-
-/// Latencies by quantile name.
-pub(crate) type Percentiles<T> = BTreeMap<&'static str, T>;
-
-pub(crate) fn percentiles<T>(
-    times: &Histogram<u64>,
-    quantiles: &[(&'static str, f64)],
-    unit: impl Fn(u64) -> T,
-) -> Percentiles<T> {
-    quantiles.iter().map(|(name, quantile)| (*name, unit(times.value_at_quantile(*quantile)))).collect()
 }
 
 /// Runs `work` off the runtime's only worker, which drives the refills.

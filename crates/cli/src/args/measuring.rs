@@ -1,4 +1,4 @@
-//! The arguments of `idmill bench`, `draws`, `check`, `plan` and `doctor`.
+//! The arguments of `idmill bench`, `check`, `plan` and `doctor`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -75,58 +75,6 @@ pub(crate) struct Bench {
     /// Write a chart of throughput and latency to this SVG file
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
-}
-
-/// A way to draw ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Drawing {
-    /// A handle for each thread
-    Handle,
-    /// One allocator, shared
-    Shared,
-    /// One allocator, with a block for each thread
-    Thread,
-    /// An explicit block in each thread
-    Block,
-    /// Many ids in one call
-    Take,
-    /// Futures
-    Async,
-    /// Handles without prefetching
-    Batch,
-    /// Ids grow across processes
-    Global,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Draws {
-    /// Modes to measure, comma-separated
-    #[arg(
-        long,
-        value_name = "MODE",
-        value_delimiter = ',',
-        hide_possible_values = true,
-        default_value = "handle,shared,thread,block,take,async,batch,global"
-    )]
-    pub(crate) mode: Vec<Drawing>,
-    /// Numbers of threads, comma-separated; each is measured in turn
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) threads: Vec<u16>,
-    /// Ids per thread, instead of --duration
-    #[arg(short = 'n', long, value_name = "COUNT", value_parser = id, conflicts_with = "duration")]
-    pub(crate) ids: Option<u64>,
-    /// Length of each measurement
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
-    pub(crate) duration: Duration,
-    /// Ids per reserve; a refill starts when half are left (mode `batch`: when none are left)
-    #[arg(long, value_name = "N", default_value = "10_000_000", value_parser = length)]
-    pub(crate) step: u64,
-    /// Ids in a block, in the modes `block` and `thread`
-    #[arg(long, value_name = "N", default_value = "64", value_parser = length)]
-    pub(crate) block: u64,
-    /// Ids per call of the mode `take`
-    #[arg(long, value_name = "N", default_value = "100", value_parser = length)]
-    pub(crate) take: u64,
 }
 
 #[derive(Args, Debug)]

@@ -16,7 +16,7 @@ use idmill::store::{Bounds, SequenceInfo};
 use idmill::{Order, SequenceName};
 use idmill_url::Schemes;
 
-pub(crate) use measuring::{Bench, Check, Doctor, Drawing, Draws, Mode, Plan};
+pub(crate) use measuring::{Bench, Check, Doctor, Mode, Plan};
 #[cfg(feature = "serve")]
 pub(crate) use serve::{Keys, LogFormat, SequenceKeys, Spot};
 pub(crate) use serve::{Serve, Token};
@@ -87,8 +87,8 @@ pub(crate) struct Global {
     /// Store URL [default: $IDMILL_STORE, else sqlite:idmill.db]
     ///
     /// SQLite: `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro|rw|rwc`. Only `next`, `create`, `import`,
-    /// `serve`, `bench` and `draws` create a missing file, unless the URL has `mode=rw`; the first four
-    /// report it on stderr.
+    /// `serve` and `bench` create a missing file, unless the URL has `mode=rw`; the first four report it on
+    /// stderr.
     ///
     /// With the feature `full`: `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`,
     /// `mongodb://HOST/DATABASE`, `cassandra://HOST/KEYSPACE`,
@@ -213,11 +213,6 @@ pub(crate) enum Command {
     /// ahead. Each id is used in a simulated transaction.
     #[command(after_long_help = include_str!("help/bench.txt"))]
     Bench(Bench),
-    /// Benchmark drawing ids from memory on this machine
-    ///
-    /// Compares the ways to draw ids with a bare `AtomicU64::fetch_add` in the same run.
-    #[command(after_long_help = include_str!("help/draws.txt"))]
-    Draws(Draws),
     /// Check a store: permissions, durability and latency; recommend sizes
     ///
     /// Tries list, create, reserve, inspect, set and remove with a temporary sequence, measures the latency,
@@ -285,7 +280,7 @@ impl Command {
                 ("each sequence was either imported or left unchanged: import the file again to finish", true)
             }
             Self::Doctor(doctor) => ("the command did not finish", doctor.fix),
-            Self::Check(_) | Self::Bench(_) | Self::Draws(_) => ("the command did not finish", true),
+            Self::Check(_) | Self::Bench(_) => ("the command did not finish", true),
             _ => ("the command did not finish", false),
         };
         Stopped { so, changes, prints: matches!(self, Self::Next(_)) }

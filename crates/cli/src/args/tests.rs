@@ -31,8 +31,6 @@ fn every_default_has_its_documented_value() {
         "export --timeout 30s",
         "import --timeout 30s",
         "bench --threads 10 --duration 3s --transaction 10ms --values 10 --step 200 --watermark 50",
-        "draws --mode handle,shared,thread,block,take,async,batch,global --threads 1 --duration 1s \
-         --step 10_000_000 --block 64 --take 100",
         "check --rate 100 --outage 5m --samples 100 --timeout 30s",
         "doctor --ends-within 30d --timeout 30s",
         "plan --processes 1 --outage 5m --datacenters 1 --isolation 24h --latency 10ms --bits 63 --restarts 1",
@@ -84,7 +82,6 @@ fn given_bounds_must_be_those_of_the_sequence() {
 fn limits_of_numbers_are_inclusive() {
     for (option, least, most) in [
         ("bench --threads", 1_u64, 1024_u64),
-        ("draws --threads", 1, 1024),
         ("check --samples", 1, 1_000_000),
         ("plan --rate 1 --processes", 1, 1_000_000),
         ("plan --rate 1 --datacenters", 1, 1000),
@@ -115,7 +112,6 @@ fn signal_reports_what_the_command_may_have_done() {
         ("doctor --fix", unfinished, true),
         ("check", unfinished, true),
         ("bench", unfinished, true),
-        ("draws", unfinished, true),
         ("list", unfinished, false),
         ("export", unfinished, false),
     ] {

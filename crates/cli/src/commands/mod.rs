@@ -3,7 +3,6 @@
 mod bench;
 mod check;
 mod doctor;
-mod draws;
 mod export;
 mod import;
 mod list;
@@ -43,7 +42,6 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
         Command::Encode(args) => formatted::encode(&global, args),
         Command::Decode(args) => formatted::decode(&global, args),
         Command::Bench(args) => bench::run(&global, args).await,
-        Command::Draws(args) => draws::run(&global, args).await,
         Command::Check(args) => check::run(&global, &args).await,
         Command::Doctor(args) => doctor::run(&global, &args).await,
         #[cfg(feature = "serve")]

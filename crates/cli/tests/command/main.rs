@@ -9,7 +9,6 @@ mod bench;
 mod check;
 mod docs;
 mod doctor;
-mod draws;
 mod export;
 mod formats;
 mod guard;

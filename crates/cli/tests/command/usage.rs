@@ -175,8 +175,6 @@ fn invalid_argument_is_named_and_changes_nothing() {
         (&["bench", "--mode", "fast"], "'fast'"),
         (&["bench", "--threads", "0"], "'0'"),
         (&["bench", "-n", "0"], "`--iterations 0`"),
-        (&["draws", "--mode", "fast"], "'fast'"),
-        (&["draws", "-n", "0"], "`--ids 0`"),
         (&["plan", "--rate", "many"], "'many'"),
         (&["check", "--samples", "0"], "'0'"),
         (&["frobnicate"], "frobnicate"),

@@ -5,6 +5,7 @@ mod report;
 mod subject;
 mod transactions;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum as _;
@@ -16,8 +17,7 @@ use self::report::Report;
 use self::subject::{Subject, Way};
 use crate::args::{Bench, Global, Mode, spelled};
 use crate::failure::{Failure, Outcome};
-use crate::measuring::{Counts, LONGEST, Measurement, Percentiles, Runs};
-use crate::measuring::{millis, nanos, off_runtime, percentiles, times};
+use crate::measuring::{Counts, LONGEST, Measurement, Runs, millis, nanos, off_runtime, times};
 use crate::opening::Measured;
 use crate::output::{self, digits, rate};
 
@@ -140,6 +140,13 @@ fn work(plan: &Measurement, way: &mut Way<'_>, hold: Duration, since: Instant) -
 const QUANTILES: [(&str, f64); 6] =
     [("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999), ("max", 1.0)];
 
+/// Latencies in milliseconds by quantile name.
+type Percentiles = BTreeMap<&'static str, f64>;
+
+fn percentiles(times: &Histogram<u64>) -> Percentiles {
+    QUANTILES.iter().map(|(name, quantile)| (*name, millis(times.value_at_quantile(*quantile)))).collect()
+}
+
 /// One measurement.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
@@ -149,9 +156,9 @@ struct Row {
     seconds: f64,
     values_per_second: f64,
     /// Latencies of transactions, corrected for coordinated omission.
-    corrected_ms: Percentiles<f64>,
+    corrected_ms: Percentiles,
     /// Latencies of transactions, as measured.
-    times_ms: Percentiles<f64>,
+    times_ms: Percentiles,
     /// `async` and the in-transaction modes count only reserves; their other counts are `null`.
     #[serde(flatten)]
     counts: Counts,
@@ -167,8 +174,8 @@ impl Row {
             values: seen.values,
             seconds,
             values_per_second: seen.values as f64 / seconds,
-            corrected_ms: percentiles(&seen.corrected, &QUANTILES, millis),
-            times_ms: percentiles(&seen.times, &QUANTILES, millis),
+            corrected_ms: percentiles(&seen.corrected),
+            times_ms: percentiles(&seen.times),
             counts: subject.counts(seen.times.len()),
             retries: seen.retries,
         }

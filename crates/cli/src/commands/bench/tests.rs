@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use clap::Parser as _;
 use idmill::store::{Capabilities, Grant, MemoryStore, Reserve, Store, StoreFuture};
 use idmill::{Error, ErrorKind};
