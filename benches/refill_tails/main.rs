@@ -8,9 +8,6 @@
 mod contenders;
 mod drain;
 mod paced;
-#[path = "../../crates/cli/src/plot.rs"]
-#[allow(dead_code, unused_imports)] // the CLI also plots more than lines, and runs the module's tests
-mod plot;
 mod times;
 
 use std::env;

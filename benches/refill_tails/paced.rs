@@ -14,10 +14,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use idmill_bench::plot::{Line, Plot};
 use idmill_bench::threads::pin;
 
 use crate::contenders::{Bare, Contender, Idmill, MutexAndFetch};
-use crate::plot::{Line, Plot};
 use crate::times::{histogram, nanos, pretty};
 
 /// The rate of all threads together.
@@ -187,8 +187,6 @@ fn plot(rows: &[&Row]) -> Plot {
         x: "percentile of the draws".to_owned(),
         y: "latency from the scheduled time".to_owned(),
         labels: [share, time],
-        log: true,
-        band: None,
         lines: rows
             .iter()
             .map(|row| Line { name: row.name.clone(), points: points(&row.latencies) })

@@ -1,6 +1,8 @@
-//! Shared code of idmill's benchmarks: allocators over the memory store, threads that start together, and
-//! the table of ranges that is printed at the end.
+//! Shared code of idmill's benchmarks: allocators over the memory store, threads that start together, the
+//! table of ranges that is printed at the end, charts, and figures that others have published.
 
+pub mod plot;
+pub mod published;
 pub mod ranges;
 pub mod threads;
 

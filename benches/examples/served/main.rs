@@ -8,9 +8,6 @@
 
 mod contenders;
 mod loads;
-#[path = "../../../crates/cli/src/plot.rs"]
-#[allow(dead_code, unused_imports)] // the CLI uses the rest of this module, and runs its tests
-mod plot;
 mod tables;
 
 use std::env;

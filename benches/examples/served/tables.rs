@@ -1,8 +1,9 @@
 //! The results, as Markdown and as a picture.
 
+use idmill_bench::plot::{Bars, Group, bars_svg};
+
 use crate::contenders::Contender;
 use crate::loads::{Load, Measured};
-use crate::plot::{Bars, Group, bars_svg};
 
 /// One load on one contender.
 pub(crate) struct Row {

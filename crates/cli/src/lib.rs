@@ -21,7 +21,6 @@ mod measuring;
 mod opening;
 mod output;
 mod planning;
-mod plot;
 mod retrying;
 mod suggest;
 

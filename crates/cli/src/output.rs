@@ -15,7 +15,6 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
 use crate::planning::Workload;
-use crate::plot::scaled;
 
 /// A sequence as JSON. Names and meanings are stable.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -293,6 +292,16 @@ pub(crate) fn digits(value: f64) -> String {
         ..10.0 => format!("{value:.2}"),
         ..100.0 => format!("{value:.1}"),
         _ => format!("{value:.0}"),
+    }
+}
+
+/// Splits 1200000 into 1.2 and ` M`.
+pub(crate) fn scaled(value: f64) -> (f64, &'static str) {
+    match value.abs() {
+        1e9.. => (value / 1e9, " G"),
+        1e6.. => (value / 1e6, " M"),
+        1e3.. => (value / 1e3, " k"),
+        _ => (value, ""),
     }
 }
 

@@ -66,15 +66,9 @@ pub(crate) struct Bench {
     /// Ids left when `async-batch` and `thread` fetch the next range
     #[arg(long, value_name = "N", default_value = "50", value_parser = id)]
     pub(crate) watermark: u64,
-    /// Repeat the published Cloud Spanner benchmark and compare the ratios
-    #[arg(long, conflicts_with_all = ["mode", "threads", "transaction", "values", "step", "watermark"])]
-    pub(crate) published: bool,
     /// Print tables as Markdown
     #[arg(long)]
     pub(crate) markdown: bool,
-    /// Write a chart of throughput and latency to this SVG file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) plot: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -127,9 +121,6 @@ pub(crate) struct Plan {
     /// Unclean restarts per process and day, to estimate the waste
     #[arg(long, value_name = "N", default_value = "1", value_parser = rate)]
     pub(crate) restarts: f64,
-    /// Write a chart of one process's ids in memory during the outage to this SVG file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) plot: Option<PathBuf>,
 }
 
 #[derive(Args, Clone, Debug)]

@@ -142,3 +142,10 @@ fn larger_numbers_have_fewer_decimals() {
     }
     assert_eq!((or_dash(Some(7)), or_dash(None::<u64>)), ("7".to_owned(), "-".to_owned()));
 }
+
+#[test]
+fn large_values_have_a_unit() {
+    let values = [-2.5e9, 1e9, 2.5e6, 1e6, 2.5e3, 999.0, 0.0].map(scaled);
+    let expected = [(-2.5, " G"), (1.0, " G"), (2.5, " M"), (1.0, " M"), (2.5, " k"), (999.0, ""), (0.0, "")];
+    assert_eq!(values, expected);
+}

@@ -44,13 +44,9 @@ fn ids_that_do_not_last_are_refused() {
 }
 
 #[test]
-fn slow_sequence_is_planned_and_plotted() {
-    let place = Place::new();
-    let ran = place.run(&["plan", "--rate", "0.01", "--latency", "1s", "--plot", "outage.svg"]);
+fn slow_sequence_is_planned() {
+    let ran = Place::new().run(&["plan", "--rate", "0.01", "--latency", "1s"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(std::fs::read_to_string(place.path().join("outage.svg")).unwrap().contains("</svg>"));
-    let ran = place.run(&["plan", "--rate", "1", "--plot", "no/such/place.svg"]);
-    assert_eq!(ran.code, 1, "{ran:?}");
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! `idmill bench`: the throughput and the latency of each mode on a store.
 
-mod published;
 mod report;
 mod subject;
 mod transactions;
@@ -34,16 +33,12 @@ pub(super) async fn run(global: &Global, args: Bench) -> Outcome {
         let failure = Failure::usage("`--json` and `--markdown` cannot be combined");
         return Err(failure.hint("write the JSON to a file with `--json FILE`, or drop one of the two"));
     }
-    let args = if args.published { published::settings(args) } else { args };
     let store = Measured::open(global, SEQUENCE).await?;
     let modes = modes(&args, &store)?;
     output::note(global.json, &store.description);
     let report = Report::new(&store, &args, measure_all(&store, &args, &modes).await?);
     if let Some(file) = &args.file {
         output::write_file(file, &(output::json(&report) + "\n"))?;
-    }
-    if let Some(file) = &args.plot {
-        output::write_file(file, &report.svg())?;
     }
     output::result(global.json, &report, |report| report.human(args.markdown))
 }

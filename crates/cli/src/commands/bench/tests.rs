@@ -197,41 +197,6 @@ Transaction times in ms, with 2.00 ms of work each, corrected for coordinated om
     );
 }
 
-#[tokio::test]
-async fn published_figures_are_compared_with_the_rows() {
-    let (global, args) = parsed("--published");
-    let args = published::settings(args);
-    let store = Measured::open(&global, SEQUENCE).await.unwrap();
-    let rows = args.threads.iter().flat_map(|&threads| {
-        let speed = f64::from(threads);
-        args.mode
-            .iter()
-            .zip(1_u8..)
-            .map(move |(mode, n)| row(*mode, threads, speed * f64::from(n), 20.0 * f64::from(n)))
-    });
-    let report = Report::new(&store, &args, rows.collect());
-    let text = report.human(true);
-    let (_, compared) = text.split_once("published for Cloud Spanner:\n").unwrap();
-    assert_eq!(
-        compared,
-        "
-| mode | threads | values/s | published | x in-transaction | published | p99 / transaction | published |
-|---|---:|---:|---:|---:|---:|---:|---:|
-| in-transaction | 10 | 10.0 | 34.0 | 1.00 | 1.00 | 2.00 | 270 |
-| async | 10 | 20.0 | 66.5 | 2.00 | 1.96 | 4.00 | 146 |
-| batch | 10 | 30.0 | 494 | 3.00 | 14.5 | 6.00 | 3.80 |
-| async-batch | 10 | 40.0 | 512 | 4.00 | 15.1 | 8.00 | 3.00 |
-| in-transaction | 50 | 50.0 | 30.6 | 1.00 | 1.00 | 2.00 | 598 |
-| async | 50 | 100 | 78.1 | 2.00 | 2.55 | 4.00 | 344 |
-| batch | 50 | 150 | 1195 | 3.00 | 39.1 | 6.00 | 16.8 |
-| async-batch | 50 | 200 | 1622 | 4.00 | 53.0 | 8.00 | 3.00 |
-"
-    );
-    let svg = report.svg();
-    assert_eq!(svg.matches("in-transaction × 10").count(), 2, "the reference is not compared with itself");
-    assert_eq!(svg.matches("async × 50").count(), 3);
-}
-
 /// Memory of 20 ids is filled before the start if the mode fetches ahead.
 #[tokio::test]
 async fn each_mode_is_prepared_with_its_settings() {

@@ -12,9 +12,8 @@ use serde_json::{Value, json};
 use self::simulate::Outage;
 use crate::args::{Global, Plan};
 use crate::failure::{Failure, Outcome};
-use crate::output::{self, flags, grouped, pairs, render, settings};
+use crate::output::{self, flags, grouped, pairs, render, scaled, settings};
 use crate::planning::{Sizes, Workload};
-use crate::plot::{Line, Plot, label, scaled};
 
 const SECONDS_A_DAY: f64 = 86_400.0;
 const SECONDS_A_YEAR: f64 = 365.25 * SECONDS_A_DAY;
@@ -31,9 +30,6 @@ pub(super) async fn run(global: &Global, args: Plan) -> Outcome {
     // The simulation pauses time on its runtime, so it needs a runtime of its own.
     let simulated = tokio::task::spawn_blocking(move || simulate::outage(&workload, away));
     let outage = simulated.await.expect("the simulation does not panic")?;
-    if let Some(file) = &planned.args.plot {
-        output::write_file(file, &planned.plot(&outage).svg())?;
-    }
     output::result(global.json, &planned.json(&outage), |_| planned.human(&outage))?;
     planned.verdict(&outage)
 }
@@ -192,22 +188,6 @@ impl Planned {
             None => "allow more ids (`--bits` or `--max`), or plan for a shorter `--outage`".to_owned(),
         };
         Err(Failure::refused(why).hint(hint))
-    }
-
-    fn plot(&self, outage: &Outage) -> Plot {
-        let watermark = outage.stock.iter().map(|(at, _)| (*at, self.sizes.watermark as f64));
-        Plot {
-            title: "Ids in memory while the store is unreachable".to_owned(),
-            x: "seconds since the start of the outage".to_owned(),
-            y: "ids in memory".to_owned(),
-            labels: [label; 2],
-            log: false,
-            band: Some((0.0, self.args.outage.as_secs_f64())),
-            lines: vec![
-                Line { name: "stock".to_owned(), points: outage.stock.clone() },
-                Line { name: "watermark".to_owned(), points: watermark.collect() },
-            ],
-        }
     }
 }
 

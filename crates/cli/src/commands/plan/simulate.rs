@@ -24,8 +24,6 @@ const TIMEOUT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// The result of a simulation.
 #[derive(Clone, Debug)]
 pub(super) struct Outage {
-    /// Pairs of seconds since the start of the outage and ids in memory.
-    pub(super) stock: Vec<(f64, f64)>,
     /// How long memory lasted; `None` if it lasted for the whole outage.
     pub(super) empty_after: Option<Duration>,
     /// Reserves before, during and after the outage.
@@ -156,7 +154,7 @@ impl Simulation {
     async fn outage(&mut self) -> Result<Outage> {
         let budget = self.outage;
         let began = Instant::now();
-        let mut seen = Outage { stock: Vec::new(), empty_after: None, reserves: 0, least: u64::MAX };
+        let mut seen = Outage { empty_after: None, reserves: 0, least: u64::MAX };
         self.store.is_away.store(true, Ordering::Relaxed);
         let mut healed = false;
         // The draw below waits during the outage, so another task must end the outage.
@@ -168,14 +166,12 @@ impl Simulation {
         while began.elapsed() < budget + budget / 2 {
             let at = began.elapsed();
             let waited = self.draw().await?;
-            let remaining = self.remaining();
             // The draw waited longer than a refill takes, so memory was empty and the store unreachable.
             if waited > 2 * self.workload.latency && seen.empty_after.is_none() && !healed {
                 seen.empty_after = Some(at);
             }
             healed = heal.is_finished();
-            seen.least = seen.least.min(remaining);
-            seen.stock.push((began.elapsed().as_secs_f64(), remaining as f64));
+            seen.least = seen.least.min(self.remaining());
         }
         seen.reserves = self.ids.snapshot().reserves;
         Ok(seen)

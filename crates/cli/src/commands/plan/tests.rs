@@ -10,7 +10,7 @@ fn planned(args: &str) -> Planned {
 }
 
 fn outage(empty_after: Option<Duration>) -> Outage {
-    Outage { stock: vec![(0.5, 9.0), (1.5, 8.0)], empty_after, reserves: 33, least: 1234 }
+    Outage { empty_after, reserves: 33, least: 1234 }
 }
 
 #[test]
@@ -152,15 +152,4 @@ fn plan_that_does_not_hold_is_refused_with_a_remedy() {
         let capped = plan.human(seen).contains("capped by --max-buffered");
         assert_eq!(capped, more.contains("63207") || more.contains("100"), "{more}");
     }
-}
-
-#[test]
-fn plot_shows_the_stock_and_the_watermark_in_the_outage() {
-    let plan = planned("--rate 100 --outage 1m");
-    let (plot, watermark) = (plan.plot(&outage(None)), plan.sizes.watermark as f64);
-    assert_eq!(plot.band, Some((0.0, 60.0)));
-    let lines: Vec<_> = plot.lines.iter().map(|line| (line.name.as_str(), &line.points[..])).collect();
-    let expected =
-        [("stock", &[(0.5, 9.0), (1.5, 8.0)][..]), ("watermark", &[(0.5, watermark), (1.5, watermark)])];
-    assert_eq!(lines, expected);
 }

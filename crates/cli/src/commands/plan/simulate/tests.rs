@@ -12,20 +12,14 @@ fn simulated(max_buffered: Option<u64>) -> Outage {
 /// The simulation has its own clock and a fixed seed, so its figures are always the same.
 #[test]
 fn simulated_process_survives_the_outage_it_is_sized_for() {
-    let Outage { stock, empty_after, reserves, least } = simulated(None);
+    let Outage { empty_after, reserves, least } = simulated(None);
     assert_eq!((empty_after, reserves, least), (None, 42, 11));
-    // It begins at the watermark, and ends after half of the outage's length.
-    assert_eq!((stock.len(), stock[0], stock[71]), (72, (0.125, 32.0), (30.0, 33.0)));
-    let lowest = stock.iter().min_by(|one, other| one.1.total_cmp(&other.1));
-    assert_eq!(lowest, Some(&(20.125, 11.0)));
-    assert!(stock.is_sorted_by(|one, next| one.0 < next.0));
 }
 
 #[test]
 fn simulated_process_with_too_little_memory_runs_out() {
-    let Outage { stock, empty_after, reserves, least } = simulated(Some(2));
+    let Outage { empty_after, reserves, least } = simulated(Some(2));
     assert_eq!((empty_after, reserves, least), (Some(Duration::from_millis(1_750)), 73, 0));
-    assert_eq!((stock.len(), stock[0], stock[239]), (240, (0.125, 1.0), (30.0, 1.0)));
 }
 
 #[tokio::test(start_paused = true)]
