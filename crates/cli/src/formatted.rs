@@ -8,7 +8,7 @@ use idmill_codec::Format;
 use serde::Serialize;
 
 use crate::args::{self, Decode, Encode, Global};
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, Outcome};
 use crate::input::next_line;
 use crate::output::compact;
 
@@ -99,19 +99,19 @@ impl Shown {
 /// Loads a format and its keys. clap does not parse the format, because its errors would repeat the text,
 /// which may hold a key.
 fn load(text: &str) -> Outcome<Format> {
-    let wrong = |error| Failure::from(error).hint("`idmill encode --help` describes the formats");
+    let wrong = |error| CliError::from(error).hint("`idmill encode --help` describes the formats");
     Format::load(text).map_err(wrong)
 }
 
 // The error is passed by value, because `map_err` does so.
 #[allow(clippy::needless_pass_by_value)]
-pub(crate) fn unwritten(error: io::Error) -> Failure {
-    Failure::of_stdout("ids", &error)
+pub(crate) fn unwritten(error: io::Error) -> CliError {
+    CliError::of_stdout("ids", &error)
 }
 
-fn too_large(error: idmill::Error, format: &Format) -> Failure {
+fn too_large(error: idmill::Error, format: &Format) -> CliError {
     let max = format.domain().max();
-    Failure::from(error)
+    CliError::from(error)
         .hint(format!("`idmill set NAME --max {max}` ends the sequence at the last id of this format"))
 }
 
@@ -119,7 +119,7 @@ fn too_large(error: idmill::Error, format: &Format) -> Failure {
 pub(crate) fn encode(global: &Global, args: Encode) -> Outcome {
     let mut line = Line::new(Some(&args.format), global.json)?;
     let id = |text: &str| {
-        args::id(text).map_err(|rule| Failure::usage(format!("`{}`: {rule}", text.escape_debug())))
+        args::id(text).map_err(|rule| CliError::usage(format!("`{}`: {rule}", text.escape_debug())))
     };
     for_each(args.ids, id, |id, lines| line.write_one(id, lines))
 }
@@ -165,10 +165,10 @@ fn from_stdin<'a, T>(
         if input.buffer().is_empty() {
             lines.flush().map_err(unwritten)?;
         }
-        let unread = |error| Failure::io(&format!("line {number} of stdin cannot be read"), &error);
+        let unread = |error| CliError::io(&format!("line {number} of stdin cannot be read"), &error);
         let Some(text) = next_line(&mut input).map_err(unread)? else { break };
         let wrote = read(&text).and_then(|one| write(one, lines));
-        wrote.map_err(|failure| failure.at(&format!("line {number} of stdin")))?;
+        wrote.map_err(|error| error.at(&format!("line {number} of stdin")))?;
     }
     Ok(())
 }
@@ -288,7 +288,7 @@ mod tests {
         let ids = IdRange::new(1, 10_000).unwrap();
         for (kind, is_left) in [(io::ErrorKind::BrokenPipe, true), (io::ErrorKind::StorageFull, false)] {
             let error = Lines::new(Fails(kind)).write(ids).unwrap_err();
-            assert_eq!(Failure::of_stdout("ids", &error).is_left(), is_left);
+            assert_eq!(CliError::of_stdout("ids", &error).is_left(), is_left);
         }
     }
 }

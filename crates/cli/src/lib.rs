@@ -12,8 +12,8 @@
 
 mod args;
 mod commands;
+mod error;
 mod exported;
-mod failure;
 mod formatted;
 mod input;
 mod logging;
@@ -33,7 +33,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Mutex;
 
 use crate::args::Cli;
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, Outcome};
 
 /// How long a command may take to end after a signal. A write to a stalled pipe never ends.
 const GRACE: Duration = Duration::from_millis(250);
@@ -54,16 +54,16 @@ pub fn main(stores: &[Scheme]) -> ExitCode {
     let schemes = idmill_any::schemes().clone().with(stores);
     let mut cli = match Cli::read(schemes.as_ref().unwrap_or(idmill_any::schemes())) {
         Ok(cli) => cli,
-        Err(error) => return failure::usage(error),
+        Err(error) => return error::usage(error),
     };
     let json = cli.global.json;
     output::set_quiet(cli.global.quiet);
     if !cli.command.serves() {
         logging::start(&cli.global);
     }
-    let outcome = schemes.map_err(Failure::from).and_then(|schemes| {
+    let outcome = schemes.map_err(CliError::from).and_then(|schemes| {
         cli.global.schemes = schemes;
-        failure::set_place(opening::flags(&cli.global));
+        error::set_place(opening::flags(&cli.global));
         // The main thread handles signals in a runtime of its own, so that the command may block its workers,
         // as in a read of stdin or a write to a stalled pipe.
         let main = built(&mut Builder::new_current_thread())?;
@@ -75,7 +75,7 @@ pub fn main(stores: &[Scheme]) -> ExitCode {
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(json),
+        Err(error) => error.report(json),
     }
 }
 
@@ -89,7 +89,7 @@ fn workers(serves: bool) -> Outcome<Runtime> {
 }
 
 fn built(runtime: &mut Builder) -> Outcome<Runtime> {
-    runtime.enable_all().build().map_err(|error| Failure::io("threads cannot be started", &error))
+    runtime.enable_all().build().map_err(|error| CliError::io("threads cannot be started", &error))
 }
 
 async fn until_done_or_told(cli: Cli, workers: &Handle) -> Outcome {
@@ -112,7 +112,7 @@ async fn until_done_or_told(cli: Cli, workers: &Handle) -> Outcome {
 
 /// Waits for a signal to end the process. The handler is installed by this call, not by the first poll.
 #[cfg(unix)]
-fn signalled() -> impl Future<Output = Failure> {
+fn signalled() -> impl Future<Output = CliError> {
     use tokio::signal::unix::{SignalKind, signal};
 
     let heard = signal(SignalKind::interrupt())
@@ -123,16 +123,16 @@ fn signalled() -> impl Future<Output = Failure> {
             return pending().await;
         };
         tokio::select! {
-            _ = interrupt.recv() => Failure::signal("interrupted", 130),
-            _ = terminate.recv() => Failure::signal("terminated", 143),
+            _ = interrupt.recv() => CliError::signal("interrupted", 130),
+            _ = terminate.recv() => CliError::signal("terminated", 143),
         }
     }
 }
 
 #[cfg(not(unix))]
-async fn signalled() -> Failure {
+async fn signalled() -> CliError {
     match tokio::signal::ctrl_c().await {
-        Ok(()) => Failure::signal("interrupted", 130),
+        Ok(()) => CliError::signal("interrupted", 130),
         Err(_) => std::future::pending().await,
     }
 }

@@ -11,7 +11,7 @@ use idmill_url::StoreUrl;
 use tempfile::TempDir;
 
 use crate::args::{Global, boolean, of_sequence};
-use crate::failure::{Failure, Outcome, quoted};
+use crate::error::{CliError, Outcome, quoted};
 use crate::retrying::{Effect, Retrying, after, retry, until};
 use crate::{output, suggest};
 
@@ -56,7 +56,7 @@ pub(crate) fn requires_existing(flag: bool) -> Outcome<bool> {
     let Some(value) = std::env::var_os(EXISTING).filter(|_| !flag) else { return Ok(flag) };
     let read = value.to_str().ok_or_else(String::new).and_then(boolean);
     read.map_err(|_| {
-        Failure::usage(format!("`{EXISTING}={}` is unknown; use `true` or `false`", value.display()))
+        CliError::usage(format!("`{EXISTING}={}` is unknown; use `true` or `false`", value.display()))
     })
 }
 
@@ -81,7 +81,7 @@ impl Measured {
                 format!("measuring with the sequence `{sequence}` of {url}; the sequence is not removed");
             return Ok(Self { store: url.connect().await?, url, given, description, _directory: None });
         }
-        let failed = |error| Failure::io("a directory for the temporary store cannot be created", &error);
+        let failed = |error| CliError::io("a directory for the temporary store cannot be created", &error);
         let directory = tempfile::Builder::new().prefix("idmill-bench-").tempdir().map_err(failed)?;
         let file = SqliteOptions::new(directory.path().join("bench.db"));
         let given = file.to_string();
@@ -118,7 +118,7 @@ pub(crate) fn columns(flags: &[(SequenceName, String)]) -> Outcome<Vec<(Sequence
     }
     let lines = |text: &str| {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        lines.map(|line| of_sequence(line).map_err(Failure::usage)).collect()
+        lines.map(|line| of_sequence(line).map_err(CliError::usage)).collect()
     };
     Ok(by_environment(CHECK, lines)?.unwrap_or_default())
 }
@@ -138,23 +138,23 @@ pub(crate) fn with(global: &Global, store: Option<String>, guard: Option<String>
 fn by_environment<T>(variable: &str, parse: impl FnOnce(&str) -> Outcome<T>) -> Outcome<Option<T>> {
     let Some(value) = std::env::var_os(variable) else { return Ok(None) };
     if value.is_empty() {
-        return Err(Failure::usage(format!("{variable} is empty; set it to a URL, or unset it")));
+        return Err(CliError::usage(format!("{variable} is empty; set it to a URL, or unset it")));
     }
     // The error omits the value, which may hold a password.
-    let url = value.into_string().map_err(|_| Failure::usage(format!("{variable} is not UTF-8")))?;
+    let url = value.into_string().map_err(|_| CliError::usage(format!("{variable} is not UTF-8")))?;
     let parsed = parse(&url);
-    let parsed = parsed
-        .map_err(|failure| failure.hint(format!("the URL comes from the environment variable {variable}")));
+    let parsed =
+        parsed.map_err(|error| error.hint(format!("the URL comes from the environment variable {variable}")));
     parsed.map(Some)
 }
 
 /// Adds a hint with the scheme that an unknown scheme may mean.
-fn misspelled(global: &Global, url: &str, error: idmill::Error) -> Failure {
-    let failure = Failure::from(error);
+fn misspelled(global: &Global, url: &str, error: idmill::Error) -> CliError {
+    let error = CliError::from(error);
     let unknown = url.split(':').next().filter(|scheme| global.schemes.names().all(|name| name != *scheme));
     match unknown.and_then(|scheme| suggest::choose(scheme, global.schemes.names())) {
-        Some(near) => failure.hint(format!("did you mean `{near}:`?")),
-        None => failure,
+        Some(near) => error.hint(format!("did you mean `{near}:`?")),
+        None => error,
     }
 }
 
@@ -198,7 +198,7 @@ fn must_last(url: &StoreUrl, store: Arc<dyn Store>) -> Outcome<Arc<dyn Store>> {
             "{url} loses its sequences when this process ends: the next process would repeat every id"
         );
         return Err(
-            Failure::usage(message).hint(format!("set `--store` to a durable store, such as `{DEFAULT}`"))
+            CliError::usage(message).hint(format!("set `--store` to a durable store, such as `{DEFAULT}`"))
         );
     }
     Ok(store)

@@ -13,7 +13,7 @@ use idmill_kit::{is_invisible, visible};
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, Outcome};
 use crate::planning::Workload;
 
 /// A sequence as JSON. Names and meanings are stable.
@@ -224,7 +224,7 @@ fn escaped_json(json: String) -> String {
 pub(crate) fn write(text: &str) -> Outcome {
     let mut out = io::stdout().lock();
     let written = out.write_all(shown(text).as_bytes()).and_then(|()| out.flush());
-    written.map_err(|error| Failure::of_stdout("the result", &error))
+    written.map_err(|error| CliError::of_stdout("the result", &error))
 }
 
 /// Prints a result.
@@ -235,7 +235,7 @@ pub(crate) fn print(text: &str) -> Outcome {
 /// Ignores that the reader closed stdout.
 pub(crate) fn unless_left(outcome: Outcome) -> Outcome {
     match outcome {
-        Err(failure) if failure.is_left() => Ok(()),
+        Err(error) if error.is_left() => Ok(()),
         outcome => outcome,
     }
 }
@@ -243,7 +243,7 @@ pub(crate) fn unless_left(outcome: Outcome) -> Outcome {
 /// Writes a result to a file, replacing its content.
 pub(crate) fn write_file(file: &Path, text: &str) -> Outcome {
     std::fs::write(file, text)
-        .map_err(|error| Failure::io(&format!("{} cannot be written", file.display()), &error))
+        .map_err(|error| CliError::io(&format!("{} cannot be written", file.display()), &error))
 }
 
 /// Formats a result as one JSON document.

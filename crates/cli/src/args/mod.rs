@@ -23,7 +23,7 @@ pub(crate) use serve::{Serve, Token};
 pub(crate) use values::{boolean, id, of_sequence, spelled};
 use values::{duration, length, order, sequence};
 
-use crate::failure::{Failure, Outcome, Stopped};
+use crate::error::{CliError, Outcome, Stopped};
 
 /// Small, unique, ordered numeric ids from the store you already run
 ///
@@ -390,7 +390,7 @@ impl BoundsArgs {
             if let Some(given) = given.filter(|given| *given != has) {
                 let message = format!("`{}` exists with `{flag} {has}`, not {given}", found.name);
                 return Err(
-                    Failure::refused(message).hint(format!("omit `{flag}`, or give the stored value"))
+                    CliError::refused(message).hint(format!("omit `{flag}`, or give the stored value"))
                 );
             }
         }

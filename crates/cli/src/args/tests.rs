@@ -74,7 +74,7 @@ fn given_bounds_must_be_those_of_the_sequence() {
         (Some(2), Some(8), Some("`s` exists with `--max 9`, not 8")),
     ] {
         let refused = BoundsArgs { start, max }.accept(&found).err();
-        assert_eq!(refused.as_ref().map(Failure::message), message);
+        assert_eq!(refused.as_ref().map(CliError::message), message);
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::forget;
 use crate::args::{Check, Global};
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, Outcome};
 use crate::measuring::{self, millis, nanos};
 use crate::opening;
 use crate::output::{self, digits, pairs, render, settings, table};
@@ -200,9 +200,9 @@ impl Report {
     fn verdict(&self) -> Outcome {
         let failed: Vec<_> = self.operations.iter().filter(|tried| tried.has_failed()).collect();
         let Some(first) = failed.first() else { return Ok(()) };
-        let failure =
-            Failure::refused(format!("{} of {} operations failed", failed.len(), self.operations.len()));
-        Err(failure.hint(format!(
+        let error =
+            CliError::refused(format!("{} of {} operations failed", failed.len(), self.operations.len()));
+        Err(error.hint(format!(
             "see the error of `{}`; `stores/NAME/README.md` lists the required permissions",
             first.operation
         )))
@@ -340,8 +340,8 @@ mod tests {
             vec![tried("list", None), tried("set", denied), tried("remove", Some(ErrorKind::Conflict))];
         let results: Vec<_> = failed.iter().map(Tried::result).collect();
         assert_eq!(results, ["ok", "FAILED", "FAILED"]);
-        let failure = report(failed).verdict().unwrap_err();
-        assert_eq!(failure.message(), "2 of 3 operations failed");
+        let error = report(failed).verdict().unwrap_err();
+        assert_eq!(error.message(), "2 of 3 operations failed");
     }
 
     #[tokio::test(start_paused = true)]

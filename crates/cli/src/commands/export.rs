@@ -12,8 +12,8 @@ use tempfile::NamedTempFile;
 
 use super::inspect;
 use crate::args::{Export, Global};
+use crate::error::{CliError, Outcome};
 use crate::exported;
-use crate::failure::{Failure, Outcome};
 use crate::output::or_dash;
 use crate::{opening, output};
 
@@ -43,14 +43,14 @@ pub(super) async fn run(global: &Global, args: &Export) -> Outcome {
     unreadable.map_or(Ok(()), Err)
 }
 
-/// Writes every sequence. Returns the failure to exit with if rows could not be read.
-async fn all(store: &dyn Store, claims: &Claims, prefix: &str, out: &mut Out) -> Outcome<Option<Failure>> {
+/// Writes every sequence. Returns the error to exit with if rows could not be read.
+async fn all(store: &dyn Store, claims: &Claims, prefix: &str, out: &mut Out) -> Outcome<Option<CliError>> {
     let (mut pages, mut unreadable, mut first) = (Pages::new(store, Page::of(prefix)), 0, None);
     while let Some(page) = pages.next().await? {
         for found in page.unreadable {
             unreadable += 1;
             first.get_or_insert(found.error.kind());
-            Failure::from(found.error).report(claims.json);
+            CliError::from(found.error).report(claims.json);
         }
         out.write(&claims.above(store, page.sequences).await?)?;
     }
@@ -60,7 +60,7 @@ async fn all(store: &dyn Store, claims: &Claims, prefix: &str, out: &mut Out) ->
     Ok(first.map(|first| {
         let message =
             format!("{unreadable} of the store's entries cannot be read as sequences, and were skipped");
-        Failure::from(Error::new(first, message).during(Operation::List))
+        CliError::from(Error::new(first, message).during(Operation::List))
             .hint("`idmill doctor` shows the error of each entry")
     }))
 }
@@ -95,8 +95,8 @@ impl Claims {
         Ok(some)
     }
 
-    /// Returns the failure for sequences that the witness has and the store lacks.
-    async fn missing(&self, store: &dyn Store, prefix: &str) -> Outcome<Option<Failure>> {
+    /// Returns the error for sequences that the witness has and the store lacks.
+    async fn missing(&self, store: &dyn Store, prefix: &str) -> Outcome<Option<CliError>> {
         let Some(witness) = &self.witness else { return Ok(None) };
         let (mut page, mut missing) = (Page::of(prefix), Vec::new());
         loop {
@@ -115,7 +115,7 @@ impl Claims {
         let message = format!("the store lacks {count} sequences that the witness has, such as {first:?}");
         let error = Error::new(ErrorKind::StoreViolation, message).during(Operation::List);
         Ok(Some(
-            Failure::from(error).hint("`idmill doctor` with the guard shows each of them with its remedy"),
+            CliError::from(error).hint("`idmill doctor` with the guard shows each of them with its remedy"),
         ))
     }
 }
@@ -147,7 +147,7 @@ impl Out {
         let written = self.to.write_all(lines.as_bytes()).and_then(|()| self.to.flush());
         written.map_err(|error| match &self.file {
             Some((_, path)) => unwritten(path, &error),
-            None => Failure::of_stdout("the result", &error),
+            None => CliError::of_stdout("the result", &error),
         })
     }
 
@@ -195,8 +195,8 @@ fn target(path: &Path) -> PathBuf {
     std::iter::successors(Some(path.to_owned()), next).take(LINKS).last().unwrap_or_default()
 }
 
-fn unwritten(path: &Path, error: &io::Error) -> Failure {
-    Failure::io(&format!("{} cannot be written", path.display()), error)
+fn unwritten(path: &Path, error: &io::Error) -> CliError {
+    CliError::io(&format!("{} cannot be written", path.display()), error)
 }
 
 #[cfg(test)]
@@ -243,8 +243,8 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
         let missing = directory.path().join("no/where");
-        let failure = Out::new(Some(&missing)).err().unwrap();
-        assert!(failure.message().starts_with(&format!("{} cannot be written: ", missing.display())));
+        let error = Out::new(Some(&missing)).err().unwrap();
+        assert!(error.message().starts_with(&format!("{} cannot be written: ", missing.display())));
     }
 
     #[cfg(unix)]

@@ -5,7 +5,7 @@ use idmill::store::{Listing, Page, Pages, Unreadable};
 use serde_json::json;
 
 use crate::args::{Global, List};
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, Outcome};
 use crate::opening;
 use crate::output::{self, Sequence, SequenceTable};
 
@@ -67,7 +67,7 @@ impl Printed {
         output::write(&self.table.as_mut().map_or_else(String::new, |table| table.rows(&[])))?;
         let Some(first) = self.first else { return Ok(()) };
         let message = format!("{} of the store's entries cannot be read as sequences", self.unreadable);
-        Err(Failure::from(idmill::Error::new(first.kind(), message).during(idmill::Operation::List))
+        Err(CliError::from(idmill::Error::new(first.kind(), message).during(idmill::Operation::List))
             .hint("the other entries are listed; the errors above name each entry"))
     }
 }

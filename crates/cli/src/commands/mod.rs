@@ -19,7 +19,7 @@ use idmill::{Error, SequenceName};
 use idmill_url::StoreUrl;
 
 use crate::args::{Cli, Command, Global};
-use crate::failure::{Failure, Outcome, quoted};
+use crate::error::{CliError, Outcome, quoted};
 use crate::{formatted, opening, output, suggest};
 
 pub(crate) use doctor::last_verdict;
@@ -50,8 +50,8 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
         Command::Token(args) => serve::token(&global, &args),
         #[cfg(not(feature = "serve"))]
         Command::Serve(_) | Command::Token(_) => {
-            let failure = Failure::usage("this `idmill` was built without the server");
-            Err(failure.hint("build it with `--features serve` or `--features full`"))
+            let error = CliError::usage("this `idmill` was built without the server");
+            Err(error.hint("build it with `--features serve` or `--features full`"))
         }
         Command::Plan(args) => plan::run(&global, args).await,
         Command::Completions { shell } => completions(shell),
@@ -71,7 +71,7 @@ fn schema(global: &Global, witness: bool) -> Outcome {
     let none = || {
         format!("`schema` prints no statement for {place}; it is for SQLite, PostgreSQL, MySQL and Spanner")
     };
-    let ddl = ddl.ok_or_else(|| Failure::usage(none()))?;
+    let ddl = ddl.ok_or_else(|| CliError::usage(none()))?;
     output::result(global.json, &serde_json::json!({ "ddl": ddl }), |_| format!("{ddl};\n"))
 }
 
@@ -90,13 +90,13 @@ fn man(command: Option<&str>) -> Outcome {
         None => whole,
         Some(name) => {
             let found = whole.find_subcommand(name).cloned();
-            let unknown = || Failure::usage(format!("there is no command `{name}`"));
+            let unknown = || CliError::usage(format!("there is no command `{name}`"));
             found.ok_or_else(unknown)?.display_name(format!("idmill-{name}"))
         }
     };
     let mut page = Vec::new();
     let rendered = clap_mangen::Man::new(described).render(&mut page);
-    rendered.map_err(|error| Failure::io("the man page cannot be rendered", &error))?;
+    rendered.map_err(|error| CliError::io("the man page cannot be rendered", &error))?;
     output::print(&String::from_utf8_lossy(&page))
 }
 
@@ -118,12 +118,12 @@ async fn inspect(store: &dyn Store, name: &SequenceName) -> Outcome<SequenceInfo
 }
 
 /// Returns the error for a missing sequence, with a similar name as a hint.
-async fn absent(store: &dyn Store, name: &SequenceName, error: Error) -> Failure {
-    let failure = Failure::from(error);
+async fn absent(store: &dyn Store, name: &SequenceName, error: Error) -> CliError {
+    let error = CliError::from(error);
     match suggest::nearest(store, name).await {
         Some(near) => {
-            failure.hint(format!("did you mean {}? `idmill list` shows all sequences", quoted(&near)))
+            error.hint(format!("did you mean {}? `idmill list` shows all sequences", quoted(&near)))
         }
-        None => failure,
+        None => error,
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::absent;
 use crate::args::{Global, Next};
-use crate::failure::{Failure, Outcome, quoted};
+use crate::error::{CliError, Outcome, quoted};
 use crate::formatted::{Line, Lines, unwritten};
 use crate::retrying::{after, late, until};
 use crate::{opening, output, suggest};
@@ -46,9 +46,9 @@ pub(super) async fn run(global: &Global, args: &Next) -> Outcome {
     let outcome = match begun {
         Ok(begun) => print(&begun.ids, begun.first, args, line).await,
         Err(error) if error.kind() == ErrorKind::NotFound => Err(absent(&*store, &args.name, error).await),
-        Err(error) => Err(Failure::from(error).after_printing(0, args.count)),
+        Err(error) => Err(CliError::from(error).after_printing(0, args.count)),
     };
-    let outcome = outcome.map_err(|failure| failure.of_store(&url));
+    let outcome = outcome.map_err(|error| error.of_store(&url));
     // An orderly close lets SQLite remove its log.
     let _ = timeout_at(end.max(after(CLOSING)), sequences.close()).await;
     // The search for similar names may take a while, so it runs when the ids are printed.
@@ -107,7 +107,7 @@ async fn print(ids: &Allocator<u64>, first: Got, args: &Next, line: Line) -> Out
     let mut run = Run { lines: 0, left: args.count, at_once: at_once(args), line };
     let outcome = run.print(ids, first, &progress).await;
     progress.finish_and_clear();
-    outcome.map_err(|failure| failure.after_printing(run.lines, args.count))
+    outcome.map_err(|error| error.after_printing(run.lines, args.count))
 }
 
 /// Opens the sequence without prefetch, so that no id is reserved before it is needed. Without `--step`, the

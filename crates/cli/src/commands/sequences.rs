@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{forget, inspect};
 use crate::args::{Create, Global, Named, Remove, Revoke, Set};
-use crate::failure::{Failure, Outcome, quoted, set_command};
+use crate::error::{CliError, Outcome, quoted, set_command};
 use crate::opening;
 use crate::output::{self, Sequence};
 
@@ -53,7 +53,7 @@ fn repetition(args: &Set, change: Change, before: &SequenceInfo) -> Outcome {
     let message = format!("`{}` was reserved up to {last}: ids {first} to {last} could repeat", args.name);
     let command = set_command(&args.name, args.next, args.max);
     let hint = format!("if none of these ids is in use, run `{command} --backwards --yes`");
-    Err(Failure::refused(message).hint(hint))
+    Err(CliError::refused(message).hint(hint))
 }
 
 /// Makes every process drop its ids in memory.
@@ -88,7 +88,7 @@ async fn changed(
 pub(super) async fn remove(global: &Global, args: &Remove) -> Outcome {
     if args.forget && opening::url(global)?.guard().is_none() {
         let message = "`--forget` requires a guard, and none is set";
-        return Err(Failure::usage(message).hint("set `--guard` or `IDMILL_GUARD`, or drop `--forget`"));
+        return Err(CliError::usage(message).hint("set `--guard` or `IDMILL_GUARD`, or drop `--forget`"));
     }
     let store = opening::existing(global, args.within.timeout).await?;
     remove_from(&*store, global, args).await
@@ -125,7 +125,7 @@ fn removed(global: &Global, found: &SequenceInfo) -> Outcome {
 
 /// Removes a sequence that only the witness has, because the store was emptied. Afterwards, a new sequence
 /// of this name can be created.
-async fn tell_the_witness(global: &Global, store: &dyn Store, args: &Remove, absent: Failure) -> Outcome {
+async fn tell_the_witness(global: &Global, store: &dyn Store, args: &Remove, absent: CliError) -> Outcome {
     let name = &args.name;
     let Some(witness) = opening::url(global)?.witness(store).await? else { return Err(absent) };
     let Some(ledger) = witness.read(name).await? else { return Err(absent) };
@@ -146,7 +146,7 @@ async fn forget_if_asked(global: &Global, store: &dyn Store, args: &Remove) -> O
 }
 
 /// Returns an error that explains the consequences of the removal.
-fn unsure(global: &Global, found: &SequenceInfo) -> Outcome<Failure> {
+fn unsure(global: &Global, found: &SequenceInfo) -> Outcome<CliError> {
     let is_unused = found.next == Some(found.bounds.start());
     let reserved = match found.next {
         None => "all of its ids are reserved".to_owned(),
@@ -160,7 +160,7 @@ fn unsure(global: &Global, found: &SequenceInfo) -> Outcome<Failure> {
         None => ", and a new sequence with this name may repeat reserved ids",
     };
     let message = format!("removing `{name}` needs `--yes`: {reserved}{then}");
-    Ok(Failure::refused(message).hint(format!("`idmill remove {} --yes` removes it", quoted(name))))
+    Ok(CliError::refused(message).hint(format!("`idmill remove {} --yes` removes it", quoted(name))))
 }
 
 #[cfg(test)]
@@ -183,8 +183,8 @@ mod tests {
     async fn remove_spares_a_sequence_created_since_the_read() {
         let (memory, name) = (MemoryStore::new(), "s".parse().unwrap());
         memory.create(&name, Bounds::of::<u64>()).await.unwrap();
-        let failure = removed(&Replaced(memory.clone()), &["--yes"]).await.unwrap_err();
-        assert!(failure.is(ErrorKind::Conflict), "{failure:?}");
+        let error = removed(&Replaced(memory.clone()), &["--yes"]).await.unwrap_err();
+        assert!(error.is(ErrorKind::Conflict), "{error:?}");
         assert!(memory.inspect(&name).await.unwrap().is_some());
     }
 
@@ -199,9 +199,8 @@ mod tests {
         guarded.reserve(&Reserve::new("s".parse().unwrap(), 5).create(Bounds::of::<u64>())).await.unwrap();
         memory.remove(&name, None).await.unwrap();
         let guarded = Guarded::new(Replaced(memory.clone()), FileWitness::open(&file).unwrap());
-        let failure =
-            removed(&guarded, &["--yes", "--store", "memory:", "--guard", &guard]).await.unwrap_err();
-        assert!(failure.is(ErrorKind::Conflict), "{failure:?}");
+        let error = removed(&guarded, &["--yes", "--store", "memory:", "--guard", &guard]).await.unwrap_err();
+        assert!(error.is(ErrorKind::Conflict), "{error:?}");
         assert!(memory.inspect(&name).await.unwrap().is_some());
     }
 
@@ -218,8 +217,8 @@ mod tests {
         let before = witness.read(&name).await.unwrap();
         for flags in [&[][..], &["--dry-run"], &["--yes", "--dry-run"], &["--dry-run", "--forget"]] {
             let flags = [flags, &["--store", "memory:", "--guard", &guard]].concat();
-            let failure = removed(&guarded, &flags).await.unwrap_err();
-            assert!(failure.is(ErrorKind::NotFound), "{flags:?}: {failure:?}");
+            let error = removed(&guarded, &flags).await.unwrap_err();
+            assert!(error.is(ErrorKind::NotFound), "{flags:?}: {error:?}");
             assert_eq!(witness.read(&name).await.unwrap(), before, "{flags:?}");
         }
         removed(&guarded, &["--yes", "--store", "memory:", "--guard", &guard]).await.unwrap();

@@ -15,7 +15,7 @@ use serde::Serialize;
 use self::report::Report;
 use self::subject::{Subject, Way};
 use crate::args::{Bench, Global, Mode, spelled};
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, Outcome};
 use crate::measuring::{Counts, LONGEST, Measurement, Runs, millis, nanos, off_runtime, times};
 use crate::opening::Measured;
 use crate::output::{self, digits, rate};
@@ -26,12 +26,12 @@ const ENOUGH: u32 = 1000;
 
 pub(super) async fn run(global: &Global, args: Bench) -> Outcome {
     if args.iterations == Some(0) {
-        let failure = Failure::usage("`--iterations 0` measures no transactions");
-        return Err(failure.hint("set `--iterations` to at least 1, or give a `--duration`"));
+        let error = CliError::usage("`--iterations 0` measures no transactions");
+        return Err(error.hint("set `--iterations` to at least 1, or give a `--duration`"));
     }
     if args.markdown && global.json {
-        let failure = Failure::usage("`--json` and `--markdown` cannot be combined");
-        return Err(failure.hint("write the JSON to a file with `--json FILE`, or drop one of the two"));
+        let error = CliError::usage("`--json` and `--markdown` cannot be combined");
+        return Err(error.hint("write the JSON to a file with `--json FILE`, or drop one of the two"));
     }
     let store = Measured::open(global, SEQUENCE).await?;
     let modes = modes(&args, &store)?;
@@ -49,7 +49,7 @@ fn modes(args: &Bench, store: &Measured) -> Outcome<Vec<Mode>> {
     if let Some(mode) = args.mode.iter().find(|mode| mode.is_in_transaction() && !in_transactions) {
         let (mode, scheme) = (spelled(mode), store.url.scheme());
         let message = format!("mode `{mode}` is not supported for `{scheme}:` stores");
-        return Err(Failure::usage(message).hint(format!("it is supported for {}", transactions::known())));
+        return Err(CliError::usage(message).hint(format!("it is supported for {}", transactions::known())));
     }
     let asked = if args.mode.is_empty() { Mode::value_variants() } else { &args.mode };
     Ok(asked.iter().copied().filter(|mode| in_transactions || !mode.is_in_transaction()).collect())

@@ -9,7 +9,7 @@ use metrics::{Unit, describe_gauge, gauge, with_local_recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use metrics_util::MetricKindMask;
 
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, Outcome};
 
 const FINDINGS: &str = "idmill_doctor_findings";
 const SEQUENCES: &str = "idmill_doctor_sequences";
@@ -36,7 +36,7 @@ impl Metrics {
         let builder = PrometheusBuilder::new().idle_timeout(MetricKindMask::ALL, Some(kept(pause)));
         let built = builder.with_http_listener(address).build();
         let (recorder, serving) = built.map_err(|error| {
-            Failure::usage(format!("cannot serve metrics at {address}: {error}"))
+            CliError::usage(format!("cannot serve metrics at {address}: {error}"))
                 .hint("set `--metrics` to an address of this machine and a free port")
         })?;
         // If the task fails, scrapes fail, so the operator notices.

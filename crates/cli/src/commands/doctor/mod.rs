@@ -19,7 +19,7 @@ use self::metrics::Metrics;
 use self::patient::Patient;
 use self::report::Report;
 use crate::args::{Doctor, Global};
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, Outcome};
 use crate::output::unless_left;
 
 /// The verdict of the last examination of `--watch`, which is the result of the command after a signal.
@@ -103,7 +103,7 @@ fn verdict(seen: &Examined) -> Outcome {
     let named = [(errors, "error"), (unknown, "not checked"), (warnings, "warning")];
     let named = named.into_iter().filter(|(count, _)| *count > 0);
     let message = named.map(|(count, what)| plural(count, what)).collect::<Vec<_>>().join(", ");
-    if message.is_empty() { Ok(()) } else { Err(Failure::of_doctor(errors, unknown, message)) }
+    if message.is_empty() { Ok(()) } else { Err(CliError::of_doctor(errors, unknown, message)) }
 }
 
 fn plural(count: usize, what: &str) -> String {
@@ -143,7 +143,7 @@ mod tests {
             (seen(0, 1, 0, 0), Some("1 not checked")),
             (seen(3, 2, 2, 1), Some("3 errors, 2 not checked, 2 warnings")),
         ] {
-            assert_eq!(verdict(&seen).err().as_ref().map(Failure::message), message);
+            assert_eq!(verdict(&seen).err().as_ref().map(CliError::message), message);
         }
     }
 

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::report::Report;
 use crate::args::{Doctor, Global};
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, Outcome};
 use crate::opening;
 
 pub(super) struct Patient {
@@ -130,7 +130,7 @@ impl Patient {
                 Ok([before, after]) if before != after => report.fixed(name, before, after)?,
                 Ok(_) => {}
                 // The finding stays, and with it the exit code.
-                Err(error) => report.unfixed(Failure::from(error)),
+                Err(error) => report.unfixed(CliError::from(error)),
             }
         }
         Ok(done)

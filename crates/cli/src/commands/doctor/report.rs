@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::args::Global;
+use crate::error::{CliError, Outcome, quoted, set_command};
 use crate::exported::{self, Entry};
-use crate::failure::{Failure, Outcome, quoted, set_command};
 use crate::output::{self, or_dash, write_line};
 
 /// Advice before a command that recreates a sequence.
@@ -73,8 +73,8 @@ impl Report {
         output::write(&format!("fixed    {sequence}: next {before} -> {after}\n"))
     }
 
-    pub(super) fn unfixed(&self, failure: Failure) {
-        failure.at("not fixed").report(self.json);
+    pub(super) fn unfixed(&self, error: CliError) {
+        error.at("not fixed").report(self.json);
     }
 
     pub(super) fn sound(&self, seen: &Examined) -> Outcome {

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use idmill_doctor::Examined;
 
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, Outcome};
 
 /// A type that is never constructed.
 pub(super) struct Metrics(Infallible);
 
 impl Metrics {
     pub(super) fn serve(_address: SocketAddr, _pause: Duration) -> Outcome<Self> {
-        let failure = Failure::usage("this `idmill` was built without metrics");
-        Err(failure.hint("build it with `--features metrics` or `--features full`"))
+        let error = CliError::usage("this `idmill` was built without metrics");
+        Err(error.hint("build it with `--features metrics` or `--features full`"))
     }
 
     pub(super) fn looked(&mut self, _seen: &Examined) {

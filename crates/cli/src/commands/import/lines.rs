@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Seek, Write};
 use std::path::Path;
 
+use crate::error::{CliError, Outcome};
 use crate::exported::{self, Content};
-use crate::failure::{Failure, Outcome};
 use crate::input::{next_bytes, next_line};
 use crate::output;
 
@@ -34,7 +34,7 @@ impl Looked {
         let Self { good, bad, is_cut } = self;
         if bad > 0 {
             let message = format!("{bad} of {} lines cannot be read; nothing was changed", bad + good);
-            return Err(Failure::usage(message).hint("correct the lines, or skip them with `--keep-going`"));
+            return Err(CliError::usage(message).hint("correct the lines, or skip them with `--keep-going`"));
         }
         if is_cut {
             let end = exported::end(good);
@@ -43,7 +43,7 @@ impl Looked {
                  imports what is there",
                 end.trim_end()
             );
-            return Err(Failure::usage("the export is not complete; nothing was changed").hint(hint));
+            return Err(CliError::usage("the export is not complete; nothing was changed").hint(hint));
         }
         Ok(())
     }
@@ -52,9 +52,11 @@ impl Looked {
     pub(super) fn remainder(self) -> Outcome {
         match self {
             Self { bad: 0, is_cut: false, .. } => Ok(()),
-            Self { bad: 0, .. } => Err(Failure::usage("the export is not complete; its lines were imported")),
-            Self { bad: 1, .. } => Err(Failure::usage("1 unreadable line skipped")),
-            Self { bad, .. } => Err(Failure::usage(format!("{bad} unreadable lines skipped"))),
+            Self { bad: 0, .. } => {
+                Err(CliError::usage("the export is not complete; its lines were imported"))
+            }
+            Self { bad: 1, .. } => Err(CliError::usage("1 unreadable line skipped")),
+            Self { bad, .. } => Err(CliError::usage(format!("{bad} unreadable lines skipped"))),
         }
     }
 }
@@ -110,7 +112,7 @@ impl Lines {
                 Err(why) => {
                     looked.bad += 1;
                     if looked.bad <= TOLD {
-                        Failure::usage(why).at(&format!("{name}, line {number}")).report(json);
+                        CliError::usage(why).at(&format!("{name}, line {number}")).report(json);
                     }
                 }
             }
@@ -148,8 +150,8 @@ impl Lines {
 /// A line: its number, and its content or why it is invalid.
 type Numbered = (u64, Result<Content, String>);
 
-fn unread(name: &str, error: &io::Error) -> Failure {
-    Failure::io(&format!("{name} cannot be read"), error)
+fn unread(name: &str, error: &io::Error) -> CliError {
+    CliError::io(&format!("{name} cannot be read"), error)
 }
 
 #[cfg(test)]
@@ -207,8 +209,8 @@ mod tests {
             ),
         ] {
             let (before, after) = (looked.verdict().err(), looked.remainder().err());
-            assert_eq!(before.as_ref().map(Failure::message), verdict);
-            assert_eq!(after.as_ref().map(Failure::message), remainder);
+            assert_eq!(before.as_ref().map(CliError::message), verdict);
+            assert_eq!(after.as_ref().map(CliError::message), remainder);
         }
     }
 

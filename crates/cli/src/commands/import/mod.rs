@@ -12,8 +12,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::args::{Global, Import};
+use crate::error::{CliError, Outcome, set_command};
 use crate::exported::{Content, Entry};
-use crate::failure::{Failure, Outcome, set_command};
 use crate::output::or_dash;
 use crate::retrying::{Effect, after, retry};
 use crate::{opening, output, unbroken};
@@ -58,7 +58,7 @@ async fn open(global: &Global, args: &Import) -> Outcome<Arc<dyn Store>> {
         return opening::create(global, args.within.timeout).await;
     }
     match opening::existing(global, args.within.timeout).await {
-        Err(failure) if failure.is(ErrorKind::NotFound) => Ok(Arc::new(MemoryStore::new())),
+        Err(error) if error.is(ErrorKind::NotFound) => Ok(Arc::new(MemoryStore::new())),
         outcome => outcome,
     }
 }
@@ -95,12 +95,12 @@ impl Importing {
                 self.done.count(became);
                 self.tell(entry, became, before, &after)
             }
-            Err(failure) if is_of_one(&failure) => {
+            Err(error) if is_of_one(&error) => {
                 self.done.count(Became::Refused);
-                failure.at(&format!("line {line}")).report(self.json);
+                error.at(&format!("line {line}")).report(self.json);
                 Ok(())
             }
-            Err(failure) => Err(failure.at(&format!("line {line}"))),
+            Err(error) => Err(error.at(&format!("line {line}"))),
         }
     }
 
@@ -175,7 +175,7 @@ fn as_if(entry: &Entry, found: Option<&SequenceInfo>) -> SequenceInfo {
 
 /// Returns the error for different bounds. Nothing is changed, because only the operator can decide which
 /// bounds are right.
-fn differs(entry: &Entry, found: &SequenceInfo) -> Failure {
+fn differs(entry: &Entry, found: &SequenceInfo) -> CliError {
     let (theirs, ours) = (entry.bounds, found.bounds);
     let message = format!(
         "`{}` has start {} and max {} in the store, but start {} and max {} in the file; the sequence was \
@@ -203,7 +203,7 @@ fn differs(entry: &Entry, found: &SequenceInfo) -> Failure {
             format!("`{command}` sets max as in the file, if no id from {reached} on is in use")
         }
     };
-    Failure::from(Error::new(ErrorKind::Conflict, message)).hint(hint)
+    CliError::from(Error::new(ErrorKind::Conflict, message)).hint(hint)
 }
 
 impl Done {
@@ -224,15 +224,15 @@ impl Done {
             return Ok(());
         }
         let what = if refused == 1 { "sequence was" } else { "sequences were" };
-        Err(Failure::refused(format!("{refused} {what} not imported"))
+        Err(CliError::refused(format!("{refused} {what} not imported"))
             .hint("the rejected sequences are listed above with their fixes"))
     }
 }
 
-/// Returns whether the failure concerns only one sequence, so that the import can continue.
-fn is_of_one(failure: &Failure) -> bool {
+/// Returns whether the error concerns only one sequence, so that the import can continue.
+fn is_of_one(error: &CliError) -> bool {
     use ErrorKind::{Conflict, InvalidInput, StoreViolation};
-    [Conflict, InvalidInput, StoreViolation].into_iter().any(|kind| failure.is(kind))
+    [Conflict, InvalidInput, StoreViolation].into_iter().any(|kind| error.is(kind))
 }
 
 #[cfg(test)]
@@ -321,13 +321,13 @@ mod tests {
             ),
             (largest, stored(Some(9), 1, 90), "the file's sequence has reserved all ids up to 2^64 - 1"),
         ] {
-            let failure = format!("{:?}", differs(&entry, &found));
-            assert!(failure.contains(says), "{says}: {failure}");
+            let error = format!("{:?}", differs(&entry, &found));
+            assert!(error.contains(says), "{says}: {error}");
         }
-        let failure = differs(&entry(2, 100, 9), &stored(Some(9), 1, 90));
+        let error = differs(&entry(2, 100, 9), &stored(Some(9), 1, 90));
         let message = "refused: `s` has start 1 and max 90 in the store, but start 2 and max 100 in the file; \
                        the sequence was not changed";
-        assert!(message.ends_with(failure.message()), "{}", failure.message());
+        assert!(message.ends_with(error.message()), "{}", error.message());
     }
 
     #[test]
@@ -356,10 +356,10 @@ mod tests {
             UnknownOutcome, Witness,
         };
         for kind in [Conflict, InvalidInput, StoreViolation] {
-            assert!(is_of_one(&Failure::from(Error::from(kind))), "{kind:?}");
+            assert!(is_of_one(&CliError::from(Error::from(kind))), "{kind:?}");
         }
         for kind in [Unavailable, Deadline, UnknownOutcome, Denied, Exhausted, NotFound, Witness] {
-            assert!(!is_of_one(&Failure::from(Error::from(kind))), "{kind:?}");
+            assert!(!is_of_one(&CliError::from(Error::from(kind))), "{kind:?}");
         }
     }
 
@@ -394,8 +394,8 @@ mod tests {
         }
         assert_eq!(importing.done.0, [0, 0, 2, 1]);
         importing.store = Arc::new(FaultyStore::with_faults(Faults::outage()));
-        let failure = importing.take(&entry(1, 9, 1), 7).await.unwrap_err();
-        assert!(failure.message().starts_with("line 7: "), "{}", failure.message());
+        let error = importing.take(&entry(1, 9, 1), 7).await.unwrap_err();
+        assert!(error.message().starts_with("line 7: "), "{}", error.message());
         assert_eq!(importing.done.0, [0, 0, 2, 1]);
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use self::simulate::Outage;
 use crate::args::{Global, Plan};
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, Outcome};
 use crate::output::{self, flags, grouped, pairs, render, scaled, settings};
 use crate::planning::{Sizes, Workload};
 
@@ -22,8 +22,8 @@ const LEAST: f64 = 1e-6;
 
 pub(super) async fn run(global: &Global, args: Plan) -> Outcome {
     if args.rate / f64::from(args.processes) < LEAST {
-        let failure = Failure::usage("at this `--rate`, a process draws less than one id in ten days");
-        return Err(failure.hint("set `--rate` to the ids drawn per second"));
+        let error = CliError::usage("at this `--rate`, a process draws less than one id in ten days");
+        return Err(error.hint("set `--rate` to the ids drawn per second"));
     }
     let planned = Planned::of(args)?;
     let (workload, away) = (planned.workload, planned.args.outage);
@@ -187,7 +187,7 @@ impl Planned {
             Some(needed) => format!("set `--max-buffered {needed}`, or plan for a shorter `--outage`"),
             None => "allow more ids (`--bits` or `--max`), or plan for a shorter `--outage`".to_owned(),
         };
-        Err(Failure::refused(why).hint(hint))
+        Err(CliError::refused(why).hint(hint))
     }
 }
 

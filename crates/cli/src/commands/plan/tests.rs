@@ -145,10 +145,10 @@ fn plan_that_does_not_hold_is_refused_with_a_remedy() {
         (" --bits 32", &whole, None),
     ] {
         let plan = planned(&format!("--rate 100{more}"));
-        let failure = plan.verdict(seen).err();
-        assert_eq!(failure.as_ref().map(Failure::message), refused.map(|(message, _)| message), "{more}");
+        let error = plan.verdict(seen).err();
+        assert_eq!(error.as_ref().map(CliError::message), refused.map(|(message, _)| message), "{more}");
         let hint = format!("hint: {:?}", refused.map(|(_, hint)| hint));
-        assert!(failure.is_none() || format!("{failure:?}").contains(&hint), "{more}: {failure:?}");
+        assert!(error.is_none() || format!("{error:?}").contains(&hint), "{more}: {error:?}");
         let capped = plan.human(seen).contains("capped by --max-buffered");
         assert_eq!(capped, more.contains("63207") || more.contains("100"), "{more}");
     }

@@ -38,7 +38,7 @@ use metrics_util::MetricKindMask;
 use tokio::time::interval;
 
 use crate::args::{Global, Serve};
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, Outcome};
 use crate::{logging, opening};
 use settings::Settings;
 pub(crate) use tokens::run as token;
@@ -64,7 +64,9 @@ impl Handed {
     fn address(listener: Option<&TcpListener>) -> Outcome<Option<SocketAddr>> {
         let address = listener.map(TcpListener::local_addr).transpose();
         address.map_err(|error| {
-            Failure::usage(format!("the service manager passed a socket that is not a TCP listener: {error}"))
+            CliError::usage(format!(
+                "the service manager passed a socket that is not a TCP listener: {error}"
+            ))
         })
     }
 }
@@ -155,7 +157,7 @@ async fn bound(settings: &Settings, handed: Handed, metrics: PrometheusHandle) -
 
 fn recorder() -> Outcome<PrometheusHandle> {
     let recorder = keeping(SERIES_KEPT).install_recorder();
-    recorder.map_err(|error| Failure::usage(format!("cannot install the metrics recorder: {error}")))
+    recorder.map_err(|error| CliError::usage(format!("cannot install the metrics recorder: {error}")))
 }
 
 /// Drops series that were not recorded for this time.

@@ -7,7 +7,7 @@ use tokio::time::interval;
 
 use super::settings::Settings;
 use super::{systemd, tokens};
-use crate::failure::Outcome;
+use crate::error::Outcome;
 
 /// Interval of checks for changed files.
 const LOOK: Duration = Duration::from_secs(5);
@@ -54,7 +54,7 @@ fn report(what: &str, outcome: Outcome<Option<usize>>) {
             tracing::warn!("the {what} were reloaded, but the file is empty: all clients are rejected");
         }
         Ok(Some(count)) => tracing::info!(count, "the {what} were reloaded"),
-        Err(failure) => tracing::error!("the {what} were not reloaded: {}", failure.message()),
+        Err(error) => tracing::error!("the {what} were not reloaded: {}", error.message()),
     }
 }
 

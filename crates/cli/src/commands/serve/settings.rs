@@ -12,7 +12,7 @@ use super::sizes::Sizes;
 use super::tokens;
 use super::{Handed, IDLE};
 use crate::args::{Global, Keys, LogFormat, Serve, Spot};
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, Outcome};
 use crate::{opening, output};
 
 pub(super) struct Settings {
@@ -48,7 +48,7 @@ impl Settings {
         let resp = Handed::address(handed.resp.as_ref())?.or_else(|| address(keys.resp, Server::RESP));
         let http = Handed::address(handed.http.as_ref())?.or_else(|| address(keys.http, Server::HTTP));
         if resp.is_none() && http.is_none() {
-            return Err(Failure::usage("`--resp` and `--http` are both `none`; give one an address"));
+            return Err(CliError::usage("`--resp` and `--http` are both `none`; give one an address"));
         }
         if let (Some(resp), Some(http)) = (resp, http) {
             must_differ(resp, http)?;
@@ -191,7 +191,7 @@ impl Certificate {
         let (chain, key) = match (&keys.tls_cert, &keys.tls_key) {
             (Some(chain), Some(key)) => (chain.clone(), key.clone()),
             (None, None) if keys.tls_client_ca.is_none() => return Ok(None),
-            _ => return Err(Failure::usage("TLS needs both `--tls-cert` and `--tls-key`")),
+            _ => return Err(CliError::usage("TLS needs both `--tls-cert` and `--tls-key`")),
         };
         let authorities = keys.tls_client_ca.clone();
         let tls = Tls::from_files(&chain, &key, authorities.as_deref())?;
@@ -209,7 +209,7 @@ impl Certificate {
                 "the certificate in {} expired on {end}; replace it with a new one",
                 self.chain.display()
             );
-            return Err(Failure::usage(message));
+            return Err(CliError::usage(message));
         }
         self.tls.replace(&read);
         Ok(())
@@ -224,7 +224,7 @@ fn must_differ(resp: SocketAddr, http: SocketAddr) -> Outcome {
     if resp.port() != http.port() || resp.port() == 0 || !(covers(resp, http) || covers(http, resp)) {
         return Ok(());
     }
-    Err(Failure::usage(format!(
+    Err(CliError::usage(format!(
         "`--resp {resp}` and `--http {http}` cannot share a port; give one of them another port"
     )))
 }
@@ -232,7 +232,7 @@ fn must_differ(resp: SocketAddr, http: SocketAddr) -> Outcome {
 /// Rejects an address that other machines can reach. Call it only if TLS or tokens are missing.
 fn of_this_machine((key, address): (&str, Option<SocketAddr>)) -> Outcome {
     match address {
-        Some(address) if !address.ip().is_loopback() => Err(Failure::usage(format!(
+        Some(address) if !address.ip().is_loopback() => Err(CliError::usage(format!(
             "`--{key} {address}` is reachable from other machines: set `--tls-cert`, `--tls-key` and `--tokens`"
         ))
         .hint("in a trusted network, or behind a proxy with TLS and authentication, pass `--insecure`")),

@@ -7,7 +7,7 @@ use idmill_server::Pattern;
 use serde_json::{Value, json};
 
 use crate::args::SequenceKeys;
-use crate::failure::Outcome;
+use crate::error::Outcome;
 
 /// Settings by pattern: names first, then prefixes, longest first.
 #[derive(Clone, Debug, Default)]

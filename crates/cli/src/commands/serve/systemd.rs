@@ -7,7 +7,7 @@ use sd_notify::NotifyState;
 use tokio::time::interval;
 
 use super::Handed;
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, Outcome};
 
 /// Interval of status updates.
 const TELL: Duration = Duration::from_secs(5);
@@ -15,7 +15,7 @@ const TELL: Duration = Duration::from_secs(5);
 /// Takes the listeners by name. Call this only once.
 pub(super) fn handed() -> Outcome<Handed> {
     let all = sd_listen_fds::get().map_err(|error| {
-        Failure::usage(format!("cannot take the listeners from the service manager: {error}"))
+        CliError::usage(format!("cannot take the listeners from the service manager: {error}"))
     })?;
     let mut handed = Handed::default();
     for (name, listener) in all {
@@ -32,9 +32,9 @@ pub(super) fn handed() -> Outcome<Handed> {
     Ok(handed)
 }
 
-fn unknown(what: &str) -> Failure {
+fn unknown(what: &str) -> CliError {
     let message = format!("the service manager passed {what}; it may pass one `resp` and one `http`");
-    Failure::usage(message)
+    CliError::usage(message)
         .hint("use a separate socket unit for each listener, and set `FileDescriptorName=`")
 }
 

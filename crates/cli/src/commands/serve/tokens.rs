@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{Global, Token as Args};
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, Outcome};
 use crate::output;
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -69,7 +69,7 @@ pub(super) fn read(file: &Path) -> Outcome<Vec<Token>> {
         let name = entry.name.clone();
         entry
             .token()
-            .map_err(|error| Failure::usage(format!("{}: the token {name:?}: {error}", file.display())))
+            .map_err(|error| CliError::usage(format!("{}: the token {name:?}: {error}", file.display())))
     });
     let tokens: Vec<_> = tokens.collect::<Outcome<_>>()?;
     distinct(file, &tokens)?;
@@ -81,7 +81,7 @@ pub(super) fn read_some(file: &Path) -> Outcome<Vec<Token>> {
     let tokens = read(file)?;
     if tokens.is_empty() {
         let message = format!("{} has no tokens, so every client would be rejected", file.display());
-        return Err(Failure::usage(message).hint("add the entry that `idmill token` prints"));
+        return Err(CliError::usage(message).hint("add the entry that `idmill token` prints"));
     }
     Ok(tokens)
 }
@@ -91,7 +91,7 @@ fn distinct(file: &Path, tokens: &[Token]) -> Outcome {
     let mut names = HashMap::new();
     for token in tokens {
         if let Some(other) = names.insert(token.hash, &token.name) {
-            return Err(Failure::usage(format!(
+            return Err(CliError::usage(format!(
                 "{}: the tokens {other:?} and {:?} have the same hash; remove one, or run `idmill token` again",
                 file.display(),
                 token.name
@@ -104,11 +104,12 @@ fn distinct(file: &Path, tokens: &[Token]) -> Outcome {
 /// Reads a TOML file.
 pub(super) fn in_toml<T: DeserializeOwned>(file: &Path) -> Outcome<T> {
     let text = fs::read_to_string(file);
-    let text = text.map_err(|error| Failure::usage(format!("{} cannot be read: {error}", file.display())))?;
+    let text =
+        text.map_err(|error| CliError::usage(format!("{} cannot be read: {error}", file.display())))?;
     // Print only the message: the full error shows the line, which may contain a password.
     toml::from_str(&text).map_err(|error| {
         let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-        Failure::usage(format!("{}, line {line}: {}", file.display(), error.message()))
+        CliError::usage(format!("{}, line {line}: {}", file.display(), error.message()))
     })
 }
 

@@ -12,7 +12,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::{Layer, Registry};
 
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, Outcome};
 
 /// The variables with the collector's address. Spans are exported only if one of these variables is set.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
@@ -31,7 +31,7 @@ impl Traces {
         }
         let exporter = SpanExporter::builder().with_http().build();
         let exporter = exporter
-            .map_err(|error| Failure::usage(format!("spans cannot be sent to the collector: {error}")))?;
+            .map_err(|error| CliError::usage(format!("spans cannot be sent to the collector: {error}")))?;
         let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource());
         Ok(Self(Some(provider.build())))
     }

@@ -3,7 +3,7 @@
 use idmill_server::Figures;
 
 use super::Handed;
-use crate::failure::Outcome;
+use crate::error::Outcome;
 
 #[allow(clippy::unnecessary_wraps)] // as in `systemd.rs`
 pub(super) fn handed() -> Outcome<Handed> {

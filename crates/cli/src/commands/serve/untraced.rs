@@ -3,7 +3,7 @@
 use idmill_server::ServerBuilder;
 use tracing_subscriber::layer::Identity;
 
-use crate::failure::Outcome;
+use crate::error::Outcome;
 
 pub(super) struct Traces;
 

@@ -3,12 +3,12 @@ use super::*;
 #[test]
 fn deadline_error_names_the_store_without_its_password() {
     let url = idmill_any::parse("datastore://p?emulator=127.0.0.1:7&timeout=1s").unwrap();
-    let late = Failure::from(Error::from(ErrorKind::Deadline)).of_store(&url);
+    let late = CliError::from(Error::from(ErrorKind::Deadline)).of_store(&url);
     assert!(late.0.message.contains("127.0.0.1:7"), "{}", late.0.message);
     let url = idmill_any::parse("postgres://u:hunter2@127.0.0.1:7/ids").unwrap();
-    let late = Failure::from(Error::from(ErrorKind::Deadline)).of_store(&url);
+    let late = CliError::from(Error::from(ErrorKind::Deadline)).of_store(&url);
     assert!(!late.0.message.contains("hunter2"), "{}", late.0.message);
-    let other = Failure::from(Error::from(ErrorKind::Exhausted)).of_store(&url);
+    let other = CliError::from(Error::from(ErrorKind::Exhausted)).of_store(&url);
     assert!(!other.0.message.contains("127.0.0.1"), "only a timeout names the store: {}", other.0.message);
 }
 
@@ -32,41 +32,41 @@ fn each_kind_of_error_has_its_exit_code() {
         (Kind::Unsupported, 1, "permanent"),
         (Kind::StoreViolation, 1, "permanent"),
     ] {
-        let Failure(report) = Failure::from(Error::from(kind));
+        let CliError(report) = CliError::from(Error::from(kind));
         assert_eq!((report.exit_code, report.status, report.kind), (code, status, kind.as_str()));
-        assert!(Failure(report).is(kind));
+        assert!(CliError(report).is(kind));
     }
 }
 
 #[test]
-fn own_failures_have_their_kinds_and_exit_codes() {
+fn own_errors_have_their_kinds_and_exit_codes() {
     let full = io::Error::from(io::ErrorKind::StorageFull);
     let left = io::Error::from(io::ErrorKind::BrokenPipe);
-    let verdict = |errors, unknown| Failure::of_doctor(errors, unknown, String::new());
-    for (failure, kind, code) in [
-        (Failure::usage(""), "invalid_input", 2),
-        (Failure::refused(""), "conflict", 5),
+    let verdict = |errors, unknown| CliError::of_doctor(errors, unknown, String::new());
+    for (error, kind, code) in [
+        (CliError::usage(""), "invalid_input", 2),
+        (CliError::refused(""), "conflict", 5),
         (verdict(0, 0), "warned", 6),
         (verdict(1, 0), "unsound", 7),
         (verdict(1, 1), "unsound", 7),
         (verdict(0, 1), "not_seen", 8),
-        (Failure::io("f cannot be read", &full), "io", 1),
-        (Failure::of_stdout("the result", &full), "io", 1),
-        (Failure::of_stdout("the result", &left), "left", 0),
-        (Failure::signal("terminated", 143), "interrupted", 143),
+        (CliError::io("f cannot be read", &full), "io", 1),
+        (CliError::of_stdout("the result", &full), "io", 1),
+        (CliError::of_stdout("the result", &left), "left", 0),
+        (CliError::signal("terminated", 143), "interrupted", 143),
     ] {
-        assert_eq!((failure.0.kind, failure.0.exit_code), (kind, code));
-        assert_eq!((failure.0.status, failure.is_left()), ("permanent", code == 0));
+        assert_eq!((error.0.kind, error.0.exit_code), (kind, code));
+        assert_eq!((error.0.status, error.is_left()), ("permanent", code == 0));
     }
-    let failure = Failure::of_stdout("the result", &full);
-    assert_eq!(failure.message(), "the result cannot be written to stdout: no storage space");
+    let error = CliError::of_stdout("the result", &full);
+    assert_eq!(error.message(), "the result cannot be written to stdout: no storage space");
 }
 
 #[test]
 fn hint_fits_the_error_and_names_the_sequence() {
     let hint = |kind: ErrorKind, operation, message: &str| {
         let error = Error::new(kind, message.to_owned()).during(operation).of("a b");
-        Failure::from(error).0.hint.unwrap_or_default()
+        CliError::from(error).0.hint.unwrap_or_default()
     };
     let (set, draw, connect) = (Operation::Set, Operation::Reserve, Operation::Connect);
     for (kind, operation, message, says) in [
@@ -124,32 +124,32 @@ fn names_are_quoted_for_a_shell() {
 
 #[test]
 fn printed_ids_are_counted_in_the_message() {
-    let after = |printed| Failure::usage("stop").after_printing(printed, 9);
+    let after = |printed| CliError::usage("stop").after_printing(printed, 9);
     assert_eq!((after(0).message(), after(0).0.printed), ("stop", Some(0)));
     assert_eq!(after(1).message(), "stop; 1 of 9 ids were printed: treat them as used");
     assert_eq!(after(1).at("line 7").message(), "line 7: stop; 1 of 9 ids were printed: treat them as used");
     for (changes, status) in [(true, "unknown"), (false, "transient")] {
         let stopped = Stopped { so: "so", changes, prints: false };
-        let failure = Failure::signal("interrupted", 130).so(stopped);
-        assert_eq!((failure.message(), failure.0.status), ("interrupted; so", status));
-        assert_eq!(failure.0.printed, None);
+        let error = CliError::signal("interrupted", 130).so(stopped);
+        assert_eq!((error.message(), error.0.status), ("interrupted; so", status));
+        assert_eq!(error.0.printed, None);
     }
 }
 
 #[test]
 fn every_cause_is_told_in_its_order() {
     let inner = Error::new(ErrorKind::Denied, "no right").because("the user is unknown");
-    let failure = Failure::from(Error::new(ErrorKind::Unavailable, "not connected").because(inner));
-    assert_eq!(failure.message(), "not connected");
-    assert_eq!(failure.0.causes, ["no right", "the user is unknown"]);
+    let error = CliError::from(Error::new(ErrorKind::Unavailable, "not connected").because(inner));
+    assert_eq!(error.message(), "not connected");
+    assert_eq!(error.0.causes, ["no right", "the user is unknown"]);
 }
 
 #[test]
-fn reported_failure_returns_its_exit_code() {
-    let left = || Failure::of_stdout("the result", &io::Error::from(io::ErrorKind::BrokenPipe));
+fn reported_error_returns_its_exit_code() {
+    let left = || CliError::of_stdout("the result", &io::Error::from(io::ErrorKind::BrokenPipe));
     for json in [false, true] {
-        assert_eq!(Failure::usage("wrong").report(json), ExitCode::from(2));
-        assert_eq!(Failure::refused("refused").report(json), ExitCode::from(5));
+        assert_eq!(CliError::usage("wrong").report(json), ExitCode::from(2));
+        assert_eq!(CliError::refused("refused").report(json), ExitCode::from(5));
         assert_eq!(left().report(json), ExitCode::SUCCESS);
     }
 }

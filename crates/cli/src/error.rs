@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::formatted::written;
 use crate::output::{self, compact, shown, tell};
 
-pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+pub(crate) type Outcome<T = ()> = Result<T, CliError>;
 
 /// The exit codes, as in `--help` and docs/guide/cli.md.
 mod exit {
@@ -35,7 +35,7 @@ mod exit {
 
 /// An error, to be reported on stderr.
 #[derive(Debug)]
-pub(crate) struct Failure(Box<Report>);
+pub(crate) struct CliError(Box<Report>);
 
 /// The state that a signal leaves behind.
 #[derive(Clone, Copy, Debug)]
@@ -64,13 +64,13 @@ struct Report {
     printed: Option<u64>,
 }
 
-impl Failure {
-    /// Creates a failure for invalid input.
+impl CliError {
+    /// Creates an error for invalid input.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::permanent("invalid_input", exit::USAGE, message.into())
     }
 
-    /// Creates a failure with exit code 5, such as a refusal by a safety check.
+    /// Creates an error with exit code 5, such as a refusal by a safety check.
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         Self::permanent("conflict", exit::REFUSED, message.into())
     }
@@ -86,13 +86,13 @@ impl Failure {
         Self::permanent(kind, exit_code, message)
     }
 
-    /// Creates a failure for an error of the operating system.
+    /// Creates an error from one of the operating system.
     pub(crate) fn io(what: &str, error: &io::Error) -> Self {
         Self::permanent("io", exit::FAILED, format!("{what}: {error}"))
     }
 
-    /// Creates a failure for stdout that cannot be written. [`is_left`](Self::is_left) returns `true` for the
-    /// failure if the reader has closed stdout.
+    /// Creates an error for stdout that cannot be written. [`is_left`](Self::is_left) returns `true` for the
+    /// error if the reader has closed stdout.
     pub(crate) fn of_stdout(what: &str, error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::permanent("left", exit::DONE, String::new());
@@ -101,12 +101,12 @@ impl Failure {
     }
 
     /// Returns whether the reader closed stdout, as `head` does when it has enough. A closed stdout is not
-    /// a failure.
+    /// an error.
     pub(crate) fn is_left(&self) -> bool {
         self.0.exit_code == exit::DONE
     }
 
-    /// Creates a failure for a command that was stopped by a signal.
+    /// Creates an error for a command that was stopped by a signal.
     pub(crate) fn signal(how: &str, exit_code: u8) -> Self {
         Self::permanent("interrupted", exit_code, how.to_owned())
     }
@@ -123,7 +123,7 @@ impl Failure {
         Self(Box::new(Report { kind, status: "permanent", exit_code, message, ..Report::default() }))
     }
 
-    /// Returns whether the failure is of this kind.
+    /// Returns whether the error is of this kind.
     pub(crate) fn is(&self, kind: ErrorKind) -> bool {
         self.0.kind == kind.as_str()
     }
@@ -164,7 +164,7 @@ impl Failure {
         self
     }
 
-    /// Reports the failure on stderr, and returns the exit code.
+    /// Reports the error on stderr, and returns the exit code.
     pub(crate) fn report(self, json: bool) -> ExitCode {
         if self.is_left() {
             return ExitCode::SUCCESS;
@@ -181,7 +181,7 @@ impl Failure {
         ExitCode::from(self.0.exit_code)
     }
 
-    /// Adds the flags of this run to each command that the failure prints.
+    /// Adds the flags of this run to each command that the error prints.
     fn placed(mut self) -> Self {
         let report = &mut self.0;
         let flags = PLACE.get().map_or("", String::as_str);
@@ -202,7 +202,7 @@ impl Failure {
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for CliError {
     fn from(error: Error) -> Self {
         let message = error.to_string();
         Self(Box::new(Report {
@@ -280,7 +280,7 @@ fn hint(error: &Error, message: &str) -> Option<String> {
 /// The flags of this run that select its store and witness.
 static PLACE: OnceLock<String> = OnceLock::new();
 
-/// Notes the flags that select the store and the witness, for the commands that failures print.
+/// Notes the flags that select the store and the witness, for the commands that errors print.
 pub(crate) fn set_place(flags: String) {
     let _ = PLACE.set(flags);
 }
@@ -352,9 +352,9 @@ pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
         let text = error.to_string();
         // The text after an empty line is the usage.
         let text = text.split("\n\n").next().unwrap_or(&text).trim_start_matches("error: ");
-        let mut failure = Failure::usage(redacted(&text.split_whitespace().collect::<Vec<_>>().join(" ")));
-        failure.0.hint = tip.as_deref().map(redacted);
-        return failure.report(true);
+        let mut invalid = CliError::usage(redacted(&text.split_whitespace().collect::<Vec<_>>().join(" ")));
+        invalid.0.hint = tip.as_deref().map(redacted);
+        return invalid.report(true);
     }
     if let Some(tip) = tip {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
