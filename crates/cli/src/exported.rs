@@ -68,6 +68,12 @@ pub(crate) fn end(sequences: u64) -> String {
     serde_json::to_string(&end).expect("two numbers serialize to JSON") + "\n"
 }
 
+/// Returns the next id of a sequence whose first id that is not reserved is `reached`; `None` if max is
+/// reserved.
+pub(crate) fn next(reached: u128, bounds: Bounds) -> Option<u64> {
+    u64::try_from(reached).ok().filter(|next| *next <= bounds.max())
+}
+
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Digits>, D::Error> {
     Option::deserialize(from)
 }
@@ -114,8 +120,7 @@ fn current(format: Digits) -> Result<(), String> {
 impl Entry {
     /// Returns the line of this entry, with the line end.
     pub(crate) fn line(&self) -> String {
-        let next = u64::try_from(self.reached).ok().filter(|next| *next <= self.bounds.max());
-        written(&self.name, next, self.bounds, None)
+        written(&self.name, next(self.reached, self.bounds), self.bounds, None)
     }
 
     fn read(read: &Line) -> Result<Self, String> {

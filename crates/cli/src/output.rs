@@ -242,8 +242,12 @@ pub(crate) fn unless_left(outcome: Outcome) -> Outcome {
 
 /// Writes a result to a file, replacing its content.
 pub(crate) fn write_file(file: &Path, text: &str) -> Outcome {
-    std::fs::write(file, text)
-        .map_err(|error| CliError::io(&format!("{} cannot be written", file.display()), &error))
+    std::fs::write(file, text).map_err(|error| unwritten(file, &error))
+}
+
+/// Returns the error for a file that cannot be written.
+pub(crate) fn unwritten(file: &Path, error: &io::Error) -> CliError {
+    CliError::io(&format!("{} cannot be written", file.display()), error)
 }
 
 /// Formats a result as one JSON document.

@@ -14,7 +14,7 @@ use super::inspect;
 use crate::args::{Export, Global};
 use crate::error::{CliError, Outcome};
 use crate::exported;
-use crate::output::or_dash;
+use crate::output::{or_dash, unwritten};
 use crate::{opening, output};
 
 /// Maximum number of symbolic links to follow. Linux has the same limit.
@@ -86,7 +86,7 @@ impl Claims {
                 *info = now;
             }
             if top > info.reached() {
-                info.next = u64::try_from(top).ok().filter(|next| *next <= info.bounds.max());
+                info.next = exported::next(top, info.bounds);
                 let (name, next) = (&info.name, or_dash(info.next));
                 let told = format!("the store is behind the witness: `{name}` is exported with next {next}");
                 output::note(self.json, &told);
@@ -193,10 +193,6 @@ fn target(path: &Path) -> PathBuf {
         Some(link.parent().map_or(to.clone(), |parent| parent.join(&to)))
     };
     std::iter::successors(Some(path.to_owned()), next).take(LINKS).last().unwrap_or_default()
-}
-
-fn unwritten(path: &Path, error: &io::Error) -> CliError {
-    CliError::io(&format!("{} cannot be written", path.display()), error)
 }
 
 #[cfg(test)]

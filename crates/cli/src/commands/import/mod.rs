@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::args::{Global, Import};
 use crate::error::{CliError, Outcome, set_command};
-use crate::exported::{Content, Entry};
+use crate::exported::{self, Content, Entry};
 use crate::output::or_dash;
 use crate::retrying::{Effect, after, retry};
 use crate::{opening, output, unbroken};
@@ -168,7 +168,7 @@ impl Importing {
 /// Returns the sequence as it would be after the import.
 fn as_if(entry: &Entry, found: Option<&SequenceInfo>) -> SequenceInfo {
     let reached = entry.reached.max(found.map_or(0, SequenceInfo::reached));
-    let next = u64::try_from(reached).ok().filter(|next| *next <= entry.bounds.max());
+    let next = exported::next(reached, entry.bounds);
     let identity = found.map_or_else(idmill::store::Identity::fresh, |found| found.identity);
     SequenceInfo::stored(entry.name.clone(), next, entry.bounds, identity)
 }
