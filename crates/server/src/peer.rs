@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use crate::access::{Caller, Place, Refusal};
+use crate::access::{Caller, ConnectionPermit, Refusal};
 use crate::tls::{self, Stream};
 
 /// Delay after the first wrong token. Each further wrong token doubles the delay.
@@ -29,8 +29,8 @@ pub(crate) struct Peer {
     arrived: Mutex<Option<Instant>>,
     /// Notified to disconnect the client.
     cut: Notify,
-    /// The place among the connections of the token that the client sent last.
-    place: Mutex<Option<Place>>,
+    /// Counts the connection towards the token that the client sent last.
+    permit: Mutex<Option<ConnectionPermit>>,
 }
 
 impl Peer {
@@ -81,12 +81,12 @@ impl Peer {
 
     /// Counts the connection towards this token, and no longer towards the previous token.
     pub(crate) fn shows(&self, caller: &Caller) -> Result<(), Refusal> {
-        caller.connects(&mut self.place.lock())
+        caller.connects(&mut self.permit.lock())
     }
 
-    /// Frees the place among the token's connections, because the connection has no token any more.
+    /// Stops counting the connection towards a token, because the connection has no token any more.
     pub(crate) fn forgets(&self) {
-        *self.place.lock() = None;
+        *self.permit.lock() = None;
     }
 
     /// Delays the answer to a wrong token. Returns whether the connection must be closed.

@@ -152,9 +152,9 @@ impl Drop for Memory {
 
 /// A connection that counts towards its token's limit until this value is dropped.
 #[derive(Debug)]
-pub(crate) struct Place(pub(super) Arc<Usage>);
+pub(crate) struct ConnectionPermit(pub(super) Arc<Usage>);
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::Relaxed);
     }

@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use limits::Usage;
-pub(crate) use limits::{Bucket, Clock, Created, Flow, Memory, Place};
+pub(crate) use limits::{Bucket, Clock, ConnectionPermit, Created, Flow, Memory};
 pub(crate) use refusal::Refusal;
 pub use token::{Pattern, Right, Rights, Secret, Token, TokenHash};
 
@@ -47,7 +47,7 @@ impl Held {
 pub(crate) struct Caller {
     held: Arc<Held>,
     /// The tokens at the time of the last check.
-    known: Arc<Known>,
+    tokens: Arc<TokenSet>,
 }
 
 impl Caller {
@@ -118,19 +118,19 @@ impl Caller {
         Ok(Created { usage, flow })
     }
 
-    /// Counts the connection towards the token's maximum, unless `place` already counts towards it.
-    pub(crate) fn connects(&self, place: &mut Option<Place>) -> Result<(), Refusal> {
+    /// Counts the connection towards the token's maximum, unless `permit` already counts towards it.
+    pub(crate) fn connects(&self, permit: &mut Option<ConnectionPermit>) -> Result<(), Refusal> {
         let usage = &self.held.usage;
-        if place.as_ref().is_some_and(|Place(of)| Arc::ptr_eq(of, usage)) {
+        if permit.as_ref().is_some_and(|ConnectionPermit(of)| Arc::ptr_eq(of, usage)) {
             return Ok(());
         }
-        *place = None;
+        *permit = None;
         let most = self.held.token.max_connections.unwrap_or(u32::MAX);
         let one_more = |taken: u32| (taken < most).then_some(taken + 1);
         // Relaxed: only a counter.
         let taken = usage.connections.fetch_update(Relaxed, Relaxed, one_more);
         taken.map_err(|_| Refusal::Connections(most))?;
-        *place = Some(Place(usage.clone()));
+        *permit = Some(ConnectionPermit(usage.clone()));
         Ok(())
     }
 
@@ -144,13 +144,13 @@ impl Caller {
 
 /// The tokens of one configuration.
 #[derive(Debug)]
-struct Known {
+struct TokenSet {
     by_hash: HashMap<TokenHash, Arc<Held>>,
     /// The identity of all callers without a token; `None` if a token is required.
     anybody: Option<Arc<Held>>,
 }
 
-impl Known {
+impl TokenSet {
     /// Returns the names of tokens that are not in `others`.
     fn names_beside(&self, others: &Self) -> Vec<&str> {
         let beside = self.by_hash.iter().filter(|(hash, _)| !others.by_hash.contains_key(hash));
@@ -169,7 +169,7 @@ pub struct Access {
 
 #[derive(Debug)]
 struct Shared {
-    known: ArcSwap<Known>,
+    tokens: ArcSwap<TokenSet>,
     /// The usage of every token since the start. A token that is removed and added again keeps its usage.
     usage: Mutex<HashMap<TokenHash, Arc<Usage>>>,
 }
@@ -179,18 +179,18 @@ impl Access {
     pub fn open() -> Self {
         let anybody = Token::new("anybody", TokenHash::of(""), Rights::ALL, vec![Pattern::any()]);
         let anybody = Held::of(anybody, Arc::default());
-        Self::knowing(Known { by_hash: HashMap::new(), anybody: Some(Arc::new(anybody)) })
+        Self::of(TokenSet { by_hash: HashMap::new(), anybody: Some(Arc::new(anybody)) })
     }
 
     /// Returns rules that require one of these tokens.
     pub fn by(tokens: impl IntoIterator<Item = Token>) -> Self {
-        let access = Self::knowing(Known { by_hash: HashMap::new(), anybody: None });
+        let access = Self::of(TokenSet { by_hash: HashMap::new(), anybody: None });
         access.exchange(tokens);
         access
     }
 
-    fn knowing(known: Known) -> Self {
-        let shared = Shared { known: ArcSwap::from_pointee(known), usage: Mutex::default() };
+    fn of(tokens: TokenSet) -> Self {
+        let shared = Shared { tokens: ArcSwap::from_pointee(tokens), usage: Mutex::default() };
         Self { shared: Arc::new(shared), clock: Clock::of(SystemTime::now) }
     }
 
@@ -212,7 +212,7 @@ impl Access {
     }
 
     /// Replaces the tokens, and returns the old and the new tokens.
-    fn exchange(&self, tokens: impl IntoIterator<Item = Token>) -> (Arc<Known>, Arc<Known>) {
+    fn exchange(&self, tokens: impl IntoIterator<Item = Token>) -> (Arc<TokenSet>, Arc<TokenSet>) {
         let (mut usage, now) = (self.shared.usage.lock(), self.clock.elapsed());
         let mut held = |token: Token| {
             let used = usage.entry(token.hash).or_default().clone();
@@ -226,13 +226,13 @@ impl Access {
             (held.token.hash, Arc::new(held))
         };
         let by_hash = tokens.into_iter().map(&mut held).collect();
-        let known = Arc::new(Known { by_hash, anybody: None });
-        (self.shared.known.swap(known.clone()), known)
+        let tokens = Arc::new(TokenSet { by_hash, anybody: None });
+        (self.shared.tokens.swap(tokens.clone()), tokens)
     }
 
     /// Returns whether every caller has all rights, without a token.
     pub fn is_open(&self) -> bool {
-        self.shared.known.load().anybody.is_some()
+        self.shared.tokens.load().anybody.is_some()
     }
 
     pub(crate) fn clock(&self) -> &Clock {
@@ -241,17 +241,17 @@ impl Access {
 
     /// Returns the identity of a client without a token.
     pub(crate) fn anybody(&self) -> Result<Caller, Refusal> {
-        let known = self.shared.known.load_full();
-        let held = known.anybody.clone().ok_or(Refusal::Nobody)?;
-        Ok(Caller { held, known })
+        let tokens = self.shared.tokens.load_full();
+        let held = tokens.anybody.clone().ok_or(Refusal::Nobody)?;
+        Ok(Caller { held, tokens })
     }
 
     /// Returns the owner of this token. Tokens are compared by hash, so the response time does not reveal
     /// how much of a guess is right.
     pub(crate) fn caller(&self, secret: &str) -> Result<Caller, Refusal> {
-        let known = self.shared.known.load_full();
-        let held = known.by_hash.get(&TokenHash::of(secret)).cloned().ok_or(Refusal::Wrong)?;
-        let caller = Caller { held, known };
+        let tokens = self.shared.tokens.load_full();
+        let held = tokens.by_hash.get(&TokenHash::of(secret)).cloned().ok_or(Refusal::Wrong)?;
+        let caller = Caller { held, tokens };
         caller.in_time(self.clock.day())?;
         Ok(caller)
     }
@@ -261,12 +261,12 @@ impl Access {
     /// # Errors
     /// [`Ended`](Refusal::Ended) if the token has expired or was removed.
     pub(crate) fn confirm(&self, caller: &mut Caller) -> Result<bool, Refusal> {
-        let known = self.shared.known.load();
-        let same = Arc::ptr_eq(&known, &caller.known);
+        let tokens = self.shared.tokens.load();
+        let same = Arc::ptr_eq(&tokens, &caller.tokens);
         if !same {
-            let held = known.by_hash.get(&caller.held.token.hash).or(known.anybody.as_ref());
+            let held = tokens.by_hash.get(&caller.held.token.hash).or(tokens.anybody.as_ref());
             caller.held = held.ok_or(Refusal::Ended)?.clone();
-            caller.known = known.clone();
+            caller.tokens = tokens.clone();
         }
         if caller.held.token.expires.is_some() {
             caller.in_time(self.clock.day())?;

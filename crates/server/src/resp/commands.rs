@@ -10,10 +10,10 @@ use idmill::IdRange;
 
 use super::reply::Answer;
 use super::request::{Command, LONGEST};
-use super::session::{Failure, Queue, Session, text};
+use super::session::{CommandError, Queue, Session, text};
 use crate::access::{Refusal, Right};
 
-pub(super) type Outcome = Result<Answer, Failure>;
+pub(super) type Outcome = Result<Answer, CommandError>;
 
 /// The commands, with their number of words including the name.
 const KNOWN: [(&str, std::ops::RangeInclusive<usize>); 17] = [
@@ -53,7 +53,7 @@ impl Session {
             // The client speaks HTTP: probably a browser that a page directed here. Nothing that follows may
             // be executed as a command.
             self.ends = true;
-            return Err(Failure::usage(
+            return Err(CommandError::usage(
                 "this port serves the Redis protocol; send HTTP requests to the HTTP port",
             ));
         }
@@ -109,12 +109,12 @@ impl Session {
         Ok(Answer::List(ranges.ranges().iter().flat_map(ends).map(Answer::Integer).collect()))
     }
 
-    fn amount(&self, digits: &[u8]) -> Result<u64, Failure> {
+    fn amount(&self, digits: &[u8]) -> Result<u64, CommandError> {
         let number = text(digits).ok().and_then(|digits| digits.parse::<i64>().ok());
-        let number = number.ok_or_else(|| Failure::usage("value is not an integer or out of range"))?;
+        let number = number.ok_or_else(|| CommandError::usage("value is not an integer or out of range"))?;
         let n = u64::try_from(number).ok().filter(|n| *n > 0);
         let n = n.ok_or_else(|| {
-            Failure::usage("sequences only count upwards; the increment must be at least 1")
+            CommandError::usage("sequences only count upwards; the increment must be at least 1")
         })?;
         self.caller()?.may_take(n)?;
         Ok(n)
@@ -142,7 +142,7 @@ impl Session {
 
     async fn auth(&mut self, secret: &[u8]) -> Outcome {
         if self.state.access.is_open() {
-            return Err(Failure::usage("this server has no tokens; send commands without AUTH"));
+            return Err(CommandError::usage("this server has no tokens; send commands without AUTH"));
         }
         self.authenticate(text(secret)?).await?;
         Ok(Answer::OK)
@@ -155,7 +155,10 @@ impl Session {
             Some(b"2") => Some(2),
             Some(b"3") => Some(3),
             Some(_) => {
-                return Err(Failure::Said("NOPROTO", "unsupported protocol version; use 2 or 3".to_owned()));
+                return Err(CommandError::Said(
+                    "NOPROTO",
+                    "unsupported protocol version; use 2 or 3".to_owned(),
+                ));
             }
         };
         let mut at = 2;
@@ -170,7 +173,7 @@ impl Session {
                     at += 2;
                 }
                 _ => {
-                    return Err(Failure::usage(
+                    return Err(CommandError::usage(
                         "syntax error in HELLO: [2|3 [AUTH USER TOKEN] [SETNAME NAME]]",
                     ));
                 }
@@ -199,16 +202,18 @@ impl Session {
         } else if known("getname", 2) {
             return Ok(if self.name.is_empty() { Answer::Null } else { Answer::Bytes(self.name.clone()) });
         } else if !known("setinfo", 4) && !known("no-evict", 3) && !known("no-touch", 3) {
-            return Err(Failure::usage("unknown CLIENT subcommand; use SETNAME, GETNAME, SETINFO or ID"));
+            return Err(CommandError::usage(
+                "unknown CLIENT subcommand; use SETNAME, GETNAME, SETINFO or ID",
+            ));
         }
         Ok(Answer::OK)
     }
 
-    fn rename(&mut self, name: &[u8]) -> Result<(), Failure> {
+    fn rename(&mut self, name: &[u8]) -> Result<(), CommandError> {
         if name.len() > LONGEST_NAME {
             let message =
                 format!("a client's name may have at most {LONGEST_NAME} bytes, not {}", name.len());
-            return Err(Failure::usage(message));
+            return Err(CommandError::usage(message));
         }
         self.name = name.to_vec();
         Ok(())
@@ -263,18 +268,18 @@ fn is_http(command: Command<'_>) -> bool {
 }
 
 /// Returns the command's name, if the number of its words is right.
-fn known(command: Command<'_>) -> Result<&'static str, Failure> {
+fn known(command: Command<'_>) -> Result<&'static str, CommandError> {
     let name = command.word(0).unwrap_or_default().to_ascii_lowercase();
     let known = KNOWN.iter().find(|(known, _)| known.as_bytes() == name);
     let (name, words) = known.ok_or_else(|| unknown(&name))?;
     if !words.contains(&command.len()) {
-        return Err(Failure::usage(format!("wrong number of arguments for '{name}' command")));
+        return Err(CommandError::usage(format!("wrong number of arguments for '{name}' command")));
     }
     Ok(name)
 }
 
 /// Checks the name and the number of words.
-fn is_known(command: Command<'_>) -> Result<(), Failure> {
+fn is_known(command: Command<'_>) -> Result<(), CommandError> {
     known(command).map(drop)
 }
 
@@ -282,7 +287,7 @@ fn is_known(command: Command<'_>) -> Result<(), Failure> {
 fn select(index: &[u8]) -> Outcome {
     match index {
         b"0" => Ok(Answer::OK),
-        _ => Err(Failure::usage(
+        _ => Err(CommandError::usage(
             "DB index is out of range: only 0 exists; separate sequences by a prefix of their names",
         )),
     }
@@ -292,7 +297,7 @@ fn select(index: &[u8]) -> Outcome {
 /// server saves no data, because the store saves the data.
 fn config(command: Command<'_>) -> Outcome {
     if !command.is(1, "get") {
-        return Err(Failure::usage(
+        return Err(CommandError::usage(
             "unknown CONFIG subcommand; use GET, and set options in the server's configuration file, flags \
              or environment",
         ));
@@ -302,16 +307,16 @@ fn config(command: Command<'_>) -> Outcome {
     Ok(Answer::Map(known.map(|key| (key, Answer::text(if key == "save" { "" } else { "no" }))).collect()))
 }
 
-fn unknown(name: &[u8]) -> Failure {
+fn unknown(name: &[u8]) -> CommandError {
     let shown: String = String::from_utf8_lossy(name).chars().take(40).collect();
     if REFUSED.split(' ').any(|refused| refused.as_bytes() == name) {
-        return Failure::usage(format!(
+        return CommandError::usage(format!(
             "'{shown}' is refused: sequences only count upwards, and never move or expire; use `idmill \
              set`, `idmill remove` or HTTP"
         ));
     }
     let known: Vec<_> = KNOWN.iter().map(|(known, _)| known.to_ascii_uppercase()).collect();
-    Failure::usage(format!("unknown command '{shown}'; idmill supports {}", known.join(", ")))
+    CommandError::usage(format!("unknown command '{shown}'; idmill supports {}", known.join(", ")))
 }
 
 impl Session {
@@ -335,9 +340,9 @@ impl Session {
             return queue.add(command);
         }
         if let Err(refusal) = if leaves { Ok(()) } else { self.pay(requests(command)) } {
-            return Failure::Refused(refusal).answer();
+            return CommandError::Refused(refusal).answer();
         }
-        self.outcome(command).await.unwrap_or_else(Failure::answer)
+        self.outcome(command).await.unwrap_or_else(CommandError::answer)
     }
 
     fn multi(&mut self) -> Answer {
@@ -362,7 +367,7 @@ impl Session {
             }
             Some(queue) => match self.pay(queue.requests) {
                 Ok(()) => Ok(queue),
-                Err(refusal) => Err(Failure::Refused(refusal).answer()),
+                Err(refusal) => Err(CommandError::Refused(refusal).answer()),
             },
         })
     }
@@ -370,10 +375,10 @@ impl Session {
 
 /// Refuses a client without a token. As in Redis, an unknown command has its own error, for example a
 /// mistyped `AUTH`.
-fn refused_nobody(command: Command<'_>) -> Failure {
+fn refused_nobody(command: Command<'_>) -> CommandError {
     let is_around = command.is(0, "multi") || command.is(0, "discard");
     let unknown = is_known(command).err().filter(|_| !is_around);
-    unknown.unwrap_or(Failure::Refused(Refusal::Nobody))
+    unknown.unwrap_or(CommandError::Refused(Refusal::Nobody))
 }
 
 impl Queue {
@@ -381,16 +386,16 @@ impl Queue {
         let length = command.bytes().len() + 2;
         let refused = if command.is(0, "auth") || command.is(0, "hello") {
             // After AUTH in a transaction, the following commands would count towards another token.
-            Some(Failure::usage("AUTH and HELLO are refused within MULTI; send them before it"))
+            Some(CommandError::usage("AUTH and HELLO are refused within MULTI; send them before it"))
         } else if self.bytes.len() + length > LONGEST {
             let message = format!("the transaction is larger than {LONGEST} bytes; send EXEC more often");
-            Some(Failure::usage(message))
+            Some(CommandError::usage(message))
         } else {
             is_known(command).err()
         };
-        if let Some(failure) = refused {
+        if let Some(error) = refused {
             (self.broken, self.bytes) = (true, Vec::new());
-            return failure.answer();
+            return error.answer();
         }
         if !self.broken {
             self.bytes.extend_from_slice(command.bytes());

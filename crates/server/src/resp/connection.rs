@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::reply::{Answer, Replies};
 use super::request::{LONGEST, Words, parse};
-use super::session::{Failure, Queue, Session};
+use super::session::{CommandError, Queue, Session};
 use crate::counters;
 use crate::peer::Peer;
 use crate::state::ServerState;
@@ -96,7 +96,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let came = self.read.len();
             self.answer_all().await?;
             if let Err(refusal) = self.session.hold(self.read.len().saturating_sub(READ)) {
-                self.replies.answer(&Failure::Refused(refusal).answer());
+                self.replies.answer(&CommandError::Refused(refusal).answer());
                 self.session.ends = true;
                 self.write().await?;
             }
@@ -135,7 +135,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             self.session.came(Instant::now());
             if let Err(refusal) = self.session.confirm() {
-                self.replies.answer(&Failure::Refused(refusal).answer());
+                self.replies.answer(&CommandError::Refused(refusal).answer());
                 self.session.ends = true;
             }
         }
@@ -171,8 +171,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.answer().await?;
                     self.read.advance(past);
                 }
-                Err(fault) => {
-                    self.replies.answer(&Answer::error(fault.message()));
+                Err(error) => {
+                    self.replies.answer(&Answer::error(error.message()));
                     self.session.ends = true;
                 }
             }
@@ -217,7 +217,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             rest = &rest[past..];
             let written = (&mut self.replies, &mut self.ids);
             let outcome = soon(&mut self.stream, &mut self.ahead, written, outcome).await?;
-            self.note(&outcome.unwrap_or_else(Failure::answer));
+            self.note(&outcome.unwrap_or_else(CommandError::answer));
             if self.replies.bytes().len() >= FULL {
                 self.write().await?;
             }

@@ -15,7 +15,7 @@ const KEPT_WORDS: usize = 64;
 
 /// Why bytes are not a command. The following bytes cannot be parsed either, so the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum ProtocolError {
     /// The number of words is malformed, or exceeds [`MOST_WORDS`].
     Words,
     /// The length of a word is malformed, or the command is too long.
@@ -26,7 +26,7 @@ pub(crate) enum Fault {
     End,
 }
 
-impl Fault {
+impl ProtocolError {
     /// Returns the error message, with the text of Redis if Redis has the same error.
     pub(crate) fn message(self) -> &'static str {
         match self {
@@ -76,7 +76,7 @@ impl Words {
         bytes: &[u8],
         from: usize,
         longest: usize,
-    ) -> Result<Option<(Range<usize>, usize)>, Fault> {
+    ) -> Result<Option<(Range<usize>, usize)>, ProtocolError> {
         let start = from.max(self.part.scanned);
         // The limit applies to the whole command: it is compared with offsets from the command's beginning.
         match bytes.get(start..).unwrap_or_default().iter().position(|byte| *byte == b'\n') {
@@ -89,7 +89,7 @@ impl Words {
                 self.part.scanned = bytes.len();
                 Ok(None)
             }
-            _ => Err(Fault::Length),
+            _ => Err(ProtocolError::Length),
         }
     }
 }
@@ -126,7 +126,7 @@ impl<'a> Command<'a> {
 ///
 /// # Errors
 /// For bytes that cannot be the beginning of a command.
-pub(crate) fn parse(bytes: &[u8], words: &mut Words, longest: usize) -> Result<Option<usize>, Fault> {
+pub(crate) fn parse(bytes: &[u8], words: &mut Words, longest: usize) -> Result<Option<usize>, ProtocolError> {
     if words.part == Part::default() {
         words.places.clear();
     }
@@ -144,22 +144,22 @@ pub(crate) fn parse(bytes: &[u8], words: &mut Words, longest: usize) -> Result<O
     Ok(past)
 }
 
-fn array(bytes: &[u8], words: &mut Words, longest: usize) -> Result<Option<usize>, Fault> {
+fn array(bytes: &[u8], words: &mut Words, longest: usize) -> Result<Option<usize>, ProtocolError> {
     let Some(left) = words_left(bytes, words, longest)? else { return Ok(None) };
     for left in (0..left).rev() {
         let at = words.part.at;
         match bytes.get(at) {
             None => return Ok(None),
             Some(b'$') => {}
-            Some(_) => return Err(Fault::Word),
+            Some(_) => return Err(ProtocolError::Word),
         }
         let Some((digits, first)) = words.line(bytes, at + 1, longest)? else { return Ok(None) };
-        let len = number(&bytes[digits]).filter(|len| first + len <= longest).ok_or(Fault::Length)?;
+        let len = number(&bytes[digits]).filter(|len| first + len <= longest).ok_or(ProtocolError::Length)?;
         let past = first + len;
         match bytes.get(past..past + 2) {
             None => return Ok(None),
             Some(b"\r\n") => words.places.push(first..past),
-            Some(_) => return Err(Fault::End),
+            Some(_) => return Err(ProtocolError::End),
         }
         words.part = Part { left: Some(left), at: past + 2, ..words.part };
     }
@@ -167,12 +167,12 @@ fn array(bytes: &[u8], words: &mut Words, longest: usize) -> Result<Option<usize
 }
 
 /// Returns the number of missing words of an array; `None` if its first line is incomplete.
-fn words_left(bytes: &[u8], words: &mut Words, longest: usize) -> Result<Option<usize>, Fault> {
+fn words_left(bytes: &[u8], words: &mut Words, longest: usize) -> Result<Option<usize>, ProtocolError> {
     if words.part.left.is_some() {
         return Ok(words.part.left);
     }
     let Some((digits, at)) = words.line(bytes, 1, longest)? else { return Ok(None) };
-    let count = number(&bytes[digits]).filter(|count| *count <= MOST_WORDS).ok_or(Fault::Words)?;
+    let count = number(&bytes[digits]).filter(|count| *count <= MOST_WORDS).ok_or(ProtocolError::Words)?;
     words.part = Part { left: Some(count), at, ..words.part };
     Ok(Some(count))
 }
@@ -199,7 +199,7 @@ mod tests {
 
     type Read = Option<(Vec<Vec<u8>>, usize)>;
 
-    fn read(bytes: &[u8]) -> Result<Read, Fault> {
+    fn read(bytes: &[u8]) -> Result<Read, ProtocolError> {
         let mut words = Words::default();
         let read = parse(bytes, &mut words, LONGEST)?;
         let command = words.of(bytes);
@@ -235,19 +235,19 @@ mod tests {
 
     #[test]
     fn malformed_command_is_rejected() {
-        for (bytes, fault) in [
-            (&b"*-1\r\n"[..], Fault::Words),
-            (b"*x\r\n", Fault::Words),
-            (b"*4097\r\n", Fault::Words),
-            (b"*99999999999999999999\r\n", Fault::Words),
-            (b"*1\r\n+OK\r\n", Fault::Word),
-            (b"*1\r\n$-1\r\n", Fault::Length),
-            (b"*1\r\n$262144\r\n", Fault::Length),
-            (b"*1\r\n$1\r\nab\r\n", Fault::End),
+        for (bytes, error) in [
+            (&b"*-1\r\n"[..], ProtocolError::Words),
+            (b"*x\r\n", ProtocolError::Words),
+            (b"*4097\r\n", ProtocolError::Words),
+            (b"*99999999999999999999\r\n", ProtocolError::Words),
+            (b"*1\r\n+OK\r\n", ProtocolError::Word),
+            (b"*1\r\n$-1\r\n", ProtocolError::Length),
+            (b"*1\r\n$262144\r\n", ProtocolError::Length),
+            (b"*1\r\n$1\r\nab\r\n", ProtocolError::End),
         ] {
-            assert_eq!(read(bytes), Err(fault), "{}", bytes.escape_ascii());
+            assert_eq!(read(bytes), Err(error), "{}", bytes.escape_ascii());
         }
-        assert_eq!(read(&vec![b'x'; LONGEST + 1]), Err(Fault::Length));
+        assert_eq!(read(&vec![b'x'; LONGEST + 1]), Err(ProtocolError::Length));
     }
 
     proptest! {

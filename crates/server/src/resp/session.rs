@@ -144,7 +144,7 @@ impl Session {
     ///
     /// # Errors
     /// If this time is over, so that a call to the store must not begin.
-    pub(super) fn due(&self) -> Result<Instant, Failure> {
+    pub(super) fn due(&self) -> Result<Instant, CommandError> {
         if self.due > Instant::now() {
             return Ok(self.due);
         }
@@ -170,14 +170,14 @@ impl Session {
         &mut self,
         name: &[u8],
         draw: impl AsyncFnOnce(&OpenSequence, Instant) -> Result<T, Error>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, CommandError> {
         let served = self.sequence(name).await?;
         let due = self.due;
         Ok(self.waited(draw(&served, due)).await?)
     }
 
     /// Returns whether the sequence is in the store.
-    pub(super) async fn is_stored(&mut self, name: &str) -> Result<bool, Failure> {
+    pub(super) async fn is_stored(&mut self, name: &str) -> Result<bool, CommandError> {
         self.due()?;
         let state = self.state.clone();
         Ok(self.waited(state.draws.sequences().admin().inspect(name)).await?.is_some())
@@ -208,12 +208,12 @@ impl Session {
         *self = Self { due: self.due, ..fresh };
     }
 
-    pub(super) fn caller(&self) -> Result<&Caller, Failure> {
-        self.caller.as_ref().ok_or(Failure::Refused(Refusal::Nobody))
+    pub(super) fn caller(&self) -> Result<&Caller, CommandError> {
+        self.caller.as_ref().ok_or(CommandError::Refused(Refusal::Nobody))
     }
 
     /// Returns the sequence to draw from.
-    async fn sequence(&mut self, name: &[u8]) -> Result<Arc<OpenSequence>, Failure> {
+    async fn sequence(&mut self, name: &[u8]) -> Result<Arc<OpenSequence>, CommandError> {
         let text = text(name)?;
         self.caller()?.may(Right::Draw, text)?;
         let served = if let Some(served) = self.state.draws.open(text) {
@@ -221,21 +221,21 @@ impl Session {
         } else {
             self.due()?;
             let (state, caller) = (self.state.clone(), self.caller()?.clone());
-            self.waited(state.sequence::<Failure>(&caller, text)).await?
+            self.waited(state.sequence::<CommandError>(&caller, text)).await?
         };
         self.recent = Some((name.to_vec(), served.clone()));
         Ok(served)
     }
 }
 
-pub(super) fn text(word: &[u8]) -> Result<&str, Failure> {
+pub(super) fn text(word: &[u8]) -> Result<&str, CommandError> {
     std::str::from_utf8(word)
-        .map_err(|_| Failure::usage("the argument is not UTF-8; send names and tokens as UTF-8"))
+        .map_err(|_| CommandError::usage("the argument is not UTF-8; send names and tokens as UTF-8"))
 }
 
 /// The error of a command.
 #[derive(Debug, From)]
-pub(super) enum Failure {
+pub(super) enum CommandError {
     #[from]
     Refused(Refusal),
     #[from]
@@ -243,7 +243,7 @@ pub(super) enum Failure {
     Said(&'static str, String),
 }
 
-impl Failure {
+impl CommandError {
     pub(super) fn usage(message: impl Into<String>) -> Self {
         Self::Said("ERR", message.into())
     }

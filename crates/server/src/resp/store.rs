@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::commands;
 use super::reply::Answer;
-use super::session::{Failure, Session};
+use super::session::{CommandError, Session};
 use crate::access::{Caller, Created, Pattern, Refusal, Right};
 use crate::audit::{self, Act};
 use crate::counters;
@@ -25,8 +25,8 @@ use crate::store_proxy::StoreProxy;
 /// Maximum number of rows of a page.
 const ROWS: usize = 1000;
 
-/// The store's answer; or the failure of the whole request.
-type Reply = Result<Result<Said>, Failure>;
+/// The store's answer; or the error of the whole request.
+type Reply = Result<Result<Said>, CommandError>;
 
 impl Session {
     pub(super) async fn store(&mut self, version: &[u8], request: &[u8]) -> commands::Outcome {
@@ -34,7 +34,7 @@ impl Session {
         self.due()?;
         if version != VERSION.to_string().as_bytes() {
             let message = format!("this server supports version {VERSION} of {}", protocol::COMMAND);
-            return Err(Failure::Said(protocol::UNKNOWN_VERSION, message));
+            return Err(CommandError::Said(protocol::UNKNOWN_VERSION, message));
         }
         let Request { number, ask } = Request::decode(request).map_err(|error| unread(&error))?;
         let said = match ask {
@@ -267,15 +267,15 @@ fn silent(ask: &Ask) -> ErrorKind {
 }
 
 /// Returns the error for a request that cannot be decoded. Nothing was changed.
-fn unread(error: &Error) -> Failure {
-    Failure::usage(format!("the request is not valid in version {VERSION}: {error}"))
+fn unread(error: &Error) -> CommandError {
+    CommandError::usage(format!("the request is not valid in version {VERSION}: {error}"))
 }
 
-fn few(many: usize) -> Result<(), Failure> {
+fn few(many: usize) -> Result<(), CommandError> {
     if many <= MOST {
         return Ok(());
     }
-    Err(Failure::usage(format!("the request is for {many} sequences; the maximum is {MOST}")))
+    Err(CommandError::usage(format!("the request is for {many} sequences; the maximum is {MOST}")))
 }
 
 /// Returns the error of one refused entry.

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::reply::Answer;
 use super::request::{LONGEST, Words, parse};
-use super::session::{Failure, Queue};
+use super::session::{CommandError, Queue};
 use crate::access::{Access, Refusal, Right};
 use crate::peer::Peer;
 use crate::state::ServerState;
@@ -32,7 +32,7 @@ fn each_kind_of_error_has_its_code() {
             Closed => "CLOSED",
             _ => "ERR",
         };
-        let answer = Failure::from(Error::new(kind, "why")).answer();
+        let answer = CommandError::from(Error::new(kind, "why")).answer();
         assert_eq!(answer, Answer::Error(code, "why".into()), "{kind}");
     }
 }
@@ -53,10 +53,10 @@ fn each_refusal_has_its_code() {
         (Refusal::Connections(2), "TRYAGAIN"),
         (Refusal::Created(time), "TRYAGAIN"),
     ] {
-        assert_eq!(Failure::from(refusal).answer(), Answer::Error(code, refusal.to_string().into()));
+        assert_eq!(CommandError::from(refusal).answer(), Answer::Error(code, refusal.to_string().into()));
     }
     let nobody = "Authentication required: send AUTH with a token of this server";
-    assert_eq!(Failure::from(Refusal::Nobody).answer(), Answer::Error("NOAUTH", nobody.into()));
+    assert_eq!(CommandError::from(Refusal::Nobody).answer(), Answer::Error("NOAUTH", nobody.into()));
 }
 
 /// Sends commands, and reads the answers if `reads`. Returns the number of ids that are counted as unread.
