@@ -57,13 +57,19 @@ impl ServerState {
         })
     }
 
-    /// Returns the caller with this token. From now on, the connection counts towards this token.
-    pub(crate) fn caller(&self, secret: &str, peer: &Peer) -> Result<Caller, Refusal> {
+    /// Returns the caller with this token. From now on, the connection counts towards this token. A wrong
+    /// token is refused after a delay.
+    ///
+    /// # Errors
+    /// The refusal, and whether the connection must be closed.
+    pub(crate) async fn caller(&self, secret: &str, peer: &Peer) -> Result<Caller, (Refusal, bool)> {
         let caller = self.access.caller(secret).inspect_err(|refusal| {
             self.audit.guessed(peer, *refusal);
-        })?;
-        peer.shows(&caller)?;
-        Ok(caller)
+        });
+        match caller.and_then(|caller| peer.shows(&caller).map(|()| caller)) {
+            Err(refusal) => Err((refusal, refusal.is_guess() && peer.guessed().await)),
+            Ok(caller) => Ok(caller),
+        }
     }
 
     /// Returns the latest snapshot for the page.
@@ -75,13 +81,9 @@ impl ServerState {
         self.status.watch(&self.draws, &self.readiness)
     }
 
-    /// Counts one request, if the token [limits requests](Caller::is_metered).
-    pub(crate) fn pays(&self, caller: &Caller) -> Result<(), Refusal> {
-        self.pays_for(caller, 1)
-    }
-
-    /// Counts `requests` requests, or rejects all of them.
-    pub(crate) fn pays_for(&self, caller: &Caller, requests: u64) -> Result<(), Refusal> {
+    /// Counts `requests` requests, if the token [limits requests](Caller::is_metered). Rejects all of them or
+    /// none.
+    pub(crate) fn pays(&self, caller: &Caller, requests: u64) -> Result<(), Refusal> {
         if caller.is_metered() { caller.pays(requests, self.access.clock().elapsed()) } else { Ok(()) }
     }
 

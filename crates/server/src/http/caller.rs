@@ -26,14 +26,11 @@ impl FromRequestParts<Arc<ServerState>> for Caller {
         }
         let secret = secret(&parts.headers)?;
         let peer = peer(&parts.extensions);
-        let caller = match state.caller(secret, &peer) {
-            Err(refusal) if refusal.is_guess() => {
-                let ends = peer.guessed().await;
-                return Err(if ends { Problem::from(refusal).last() } else { refusal.into() });
-            }
-            caller => caller?,
-        };
-        state.pays(&caller)?;
+        let caller = state.caller(secret, &peer).await.map_err(|(refusal, closes)| {
+            let problem = Problem::from(refusal);
+            if closes { problem.last() } else { problem }
+        })?;
+        state.pays(&caller, 1)?;
         Ok(caller)
     }
 }

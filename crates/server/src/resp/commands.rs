@@ -278,11 +278,6 @@ fn known(command: Command<'_>) -> Result<&'static str, CommandError> {
     Ok(name)
 }
 
-/// Checks the name and the number of words.
-fn is_known(command: Command<'_>) -> Result<(), CommandError> {
-    known(command).map(drop)
-}
-
 /// Answers `SELECT`. The only database is 0.
 fn select(index: &[u8]) -> Outcome {
     match index {
@@ -377,7 +372,7 @@ impl Session {
 /// mistyped `AUTH`.
 fn refused_nobody(command: Command<'_>) -> CommandError {
     let is_around = command.is(0, "multi") || command.is(0, "discard");
-    let unknown = is_known(command).err().filter(|_| !is_around);
+    let unknown = known(command).err().filter(|_| !is_around);
     unknown.unwrap_or(CommandError::Refused(Refusal::Nobody))
 }
 
@@ -391,7 +386,7 @@ impl Queue {
             let message = format!("the transaction is larger than {LONGEST} bytes; send EXEC more often");
             Some(CommandError::usage(message))
         } else {
-            is_known(command).err()
+            known(command).err()
         };
         if let Some(error) = refused {
             (self.broken, self.bytes) = (true, Vec::new());

@@ -98,7 +98,7 @@ impl Session {
     pub(super) fn pay(&mut self, requests: u64) -> Result<(), Refusal> {
         let paid = std::mem::take(&mut self.paid);
         match &self.caller {
-            Some(caller) if !paid => self.state.pays_for(caller, requests),
+            Some(caller) if !paid => self.state.pays(caller, requests),
             _ => Ok(()),
         }
     }
@@ -186,16 +186,14 @@ impl Session {
     pub(super) async fn authenticate(&mut self, secret: &str) -> Result<(), Refusal> {
         (self.recent, self.caller, self.metered) = (None, None, None);
         self.peer.forgets();
-        match self.state.caller(secret, &self.peer) {
+        match self.state.caller(secret, &self.peer).await {
             Ok(caller) => {
                 self.metered = caller.is_metered().then(|| self.state.access.clock().elapsed());
                 self.caller = Some(caller);
                 Ok(())
             }
-            Err(refusal) => {
-                if refusal.is_guess() {
-                    self.ends |= self.peer.guessed().await;
-                }
+            Err((refusal, closes)) => {
+                self.ends |= closes;
                 Err(refusal)
             }
         }

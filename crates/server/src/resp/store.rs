@@ -178,7 +178,7 @@ impl Session {
 
     /// Counts an entry as a request. The first entry is free, because the command itself was counted.
     fn pays_for_entry(&self, caller: &Caller, at: usize) -> Result<(), Refusal> {
-        if at == 0 { Ok(()) } else { self.state.pays(caller) }
+        if at == 0 { Ok(()) } else { self.state.pays(caller, 1) }
     }
 
     async fn listed(&self, caller: &Caller, page: Page) -> Result<Said> {

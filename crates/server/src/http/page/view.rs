@@ -205,7 +205,6 @@ fn server(state: &ServerState, look: &Look, visible: &[&Row], troubles: usize, t
     let (about, at, [summary, pages]) = (&state.status.about, format::stamp(look.at), texts);
     let (uptime, most) = (about.started.elapsed(), about.most);
     let connections = most.saturating_sub(about.places.available_permits());
-    let known = |text: Option<String>| text.unwrap_or_else(|| NOTHING.to_owned());
     json!({
         "state": standing.names().0,
         "name": about.name,
@@ -287,9 +286,12 @@ fn sequence(row: &Row, now: SystemTime) -> Value {
     })
 }
 
+fn known(text: Option<String>) -> String {
+    text.unwrap_or_else(|| NOTHING.to_owned())
+}
+
 /// Returns one row as text.
 fn shown(row: &Row, now: SystemTime, exhausted_on: Option<&str>) -> Value {
-    let known = |text: Option<String>| text.unwrap_or_else(|| NOTHING.to_owned());
     let ends = row.to_exhaustion.filter(|_| row.health != Health::Ended);
     let ends_soon = row.health == Health::Serving && row.ends_soon();
     json!({
