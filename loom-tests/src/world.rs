@@ -11,7 +11,8 @@ use crate::error::ErrorKind;
 use crate::name::SequenceName;
 use crate::range::{IdRange, Ranges};
 use crate::refill::driver::Driver;
-use crate::sequence::parts::{Arrived, Core, Ending, Mailbox, Message, Request};
+use crate::sequence::core::Core;
+use crate::sequence::mailbox::{Arrived, Ending, Mailbox, Message, Request};
 use crate::sequence::reply::Reply;
 use crate::sequence::segment::{Drawn, Segment};
 use crate::sequence::settings::{Order, Settings, Sizing};
@@ -83,27 +84,28 @@ pub(crate) fn name() -> SequenceName {
     SequenceName::new("orders").expect("valid")
 }
 
-pub(crate) fn core(settings: Settings, mailbox: &Arc<Mailbox>) -> Arc<Core> {
-    Arc::new(Core::new(name(), Arc::new(settings), mailbox.clone()))
+pub(crate) fn core(settings: Settings) -> Arc<Core> {
+    Arc::new(Core::new(name(), Arc::new(settings)))
 }
 
 /// A core and its mailbox. A reserve requests at least `step` ids.
 pub(crate) fn sequence(step: u64, watermark: u64, last: u64) -> (Arc<Core>, Arc<Mailbox>) {
-    let mailbox = Arc::new(Mailbox::new());
-    (core(settings(step, watermark, last), &mailbox), mailbox)
+    (core(settings(step, watermark, last)), Arc::new(Mailbox::new()))
 }
 
 /// Like `Allocator::next`: draws, or else waits for the actor.
-pub(crate) fn next(core: &Arc<Core>) -> Result<u64, ErrorKind> {
-    match core.draw(&mut core.stock.current()) {
-        Err(ErrorKind::Empty) => wait(core).map(|ids| ids.iter().next().expect("the reply has one id")),
+pub(crate) fn next(core: &Arc<Core>, mailbox: &Mailbox) -> Result<u64, ErrorKind> {
+    match core.draw(&mut core.stock.current(), mailbox) {
+        Err(ErrorKind::Empty) => {
+            wait(core, mailbox).map(|ids| ids.iter().next().expect("the reply has one id"))
+        }
         outcome => outcome,
     }
 }
 
 /// Waits for one id from the actor.
-pub(crate) fn wait(core: &Arc<Core>) -> Result<Ranges, ErrorKind> {
-    block_on(Reply::ask(core, 1, NEVER, None)?).map_err(|error| error.kind())
+pub(crate) fn wait(core: &Arc<Core>, mailbox: &Mailbox) -> Result<Ranges, ErrorKind> {
+    block_on(mailbox.ask(core, 1, NEVER, None)?).map_err(|error| error.kind())
 }
 
 /// Asks for one id, and passes the request to `driver`.
@@ -112,7 +114,7 @@ pub(crate) fn asked(
     mailbox: &Mailbox,
     driver: impl FnOnce(Request) -> Option<Reserve>,
 ) -> Reply {
-    let pending = Reply::ask(core, 1, NEVER, None).expect("open");
+    let pending = mailbox.ask(core, 1, NEVER, None).expect("open");
     let Some(Message::Request(request)) = mailbox.receive(0).messages.pop_front() else {
         panic!("the mailbox has no request")
     };
@@ -172,7 +174,7 @@ impl Actor {
 
     fn message(&mut self, message: Message) -> Option<Reserve> {
         match message {
-            Message::Request(request) => self.driver.request(request, NOW),
+            Message::Request(request) => self.driver.request(request, &self.mailbox, NOW),
             Message::Revoked(_) => self.driver.revoked(NOW),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Allocator;
+use super::{Allocator, CoreRef};
 use crate::blocking::Blocking;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
@@ -50,7 +50,9 @@ macro_rules! waiting_draws {
                 Some(id) => Ok(T::from_raw(id)),
                 None => match self.draw_slow() {
                     Ok(id) => Ok(T::from_raw(id)),
-                    Err(reason) => Err(self.allocator.core().refused(reason)),
+                    Err(reason) => {
+                        Err(self.allocator.core().refused(reason, &self.allocator.core_ref.shared.mailbox))
+                    }
                 },
             }
         }
@@ -97,14 +99,15 @@ impl<T: Id> Handle<T> {
     /// Returns the next id of the cached segment.
     #[inline]
     fn draw(&mut self) -> Option<u64> {
-        self.allocator.core_ref.core.draw_from(&self.segment)
+        self.allocator.core_ref.draw_from(&self.segment)
     }
 
     /// Returns the next id of the published segment.
     #[cold]
     #[inline(never)]
     fn draw_slow(&mut self) -> Result<u64, ErrorKind> {
-        self.allocator.core_ref.core.draw(&mut self.segment)
+        let CoreRef { core, shared } = &self.allocator.core_ref;
+        core.draw(&mut self.segment, &shared.mailbox)
     }
 
     /// Returns exactly `n` ids. See [`Allocator::take`].
@@ -182,19 +185,20 @@ impl<T: Id> IdBlock<T> {
     /// Returns the next id of the block, or of a new block from memory.
     #[inline]
     fn draw(&mut self) -> Option<u64> {
-        let core = &self.allocator.core_ref.core;
+        let CoreRef { core, shared } = &self.allocator.core_ref;
         if let Some(id) = self.block.draw(&core.stock) {
             return Some(id);
         }
         let (segment, size) = (&mut self.segment, self.size);
-        self.block.renew(&core.stock, &core.stats, || core.take_some(size, segment))
+        self.block.renew(&core.stock, &core.stats, || core.take_some(size, segment, &shared.mailbox))
     }
 
     /// Returns the reason why no block is available, or an id that has arrived since.
     #[cold]
     #[inline(never)]
     fn draw_slow(&mut self) -> Result<u64, ErrorKind> {
-        self.allocator.core_ref.core.draw(&mut self.segment)
+        let CoreRef { core, shared } = &self.allocator.core_ref;
+        core.draw(&mut self.segment, &shared.mailbox)
     }
 
     waiting_draws!();

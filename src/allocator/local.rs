@@ -11,8 +11,8 @@
 
 use std::cell::RefCell;
 
+use super::CoreRef;
 use crate::error::ErrorKind;
-use crate::sequence::parts::Core;
 use crate::sequence::segment::Segment;
 use crate::sync::Arc;
 
@@ -24,7 +24,7 @@ const MOST: usize = 4096;
 const REACH: usize = 8;
 
 struct Slot {
-    /// The [`Core::key`] it was filled for. Keys are never reused, so a slot cannot be mistaken for another
+    /// The `Core::key` it was filled for. Keys are never reused, so a slot cannot be mistaken for another
     /// core's.
     key: u64,
     segment: Arc<Segment>,
@@ -37,23 +37,24 @@ thread_local! {
 /// Returns the next id of the segment that this thread has cached, if there is one and it has ids.
 #[allow(clippy::inline_always)] // a call would cost half as much as the body
 #[inline(always)]
-pub(super) fn draw(core: &Arc<Core>) -> Option<u64> {
+pub(super) fn draw(core_ref: &CoreRef) -> Option<u64> {
     REMEMBERED
         .try_with(|memory| {
             let memory = memory.try_borrow().ok()?;
-            core.draw_from(memory.first(core.key)?)
+            core_ref.draw_from(memory.first(core_ref.core.key)?)
         })
         .ok()
         .flatten()
 }
 
 /// Returns the next id of the published segment, and caches that segment.
-pub(super) fn draw_slow(core: &Arc<Core>) -> Result<u64, ErrorKind> {
-    if let Some(id) = draw_cached(core) {
+pub(super) fn draw_slow(core_ref: &CoreRef) -> Result<u64, ErrorKind> {
+    if let Some(id) = draw_cached(core_ref) {
         return Ok(id);
     }
+    let CoreRef { core, shared } = core_ref;
     let mut segment = core.stock.current();
-    let outcome = core.draw(&mut segment);
+    let outcome = core.draw(&mut segment, &shared.mailbox);
     let slot = Slot { key: core.key, segment };
     // This fails if the cache is gone because the thread is ending, or if the cache is in use. Nothing is
     // cached then.
@@ -62,11 +63,12 @@ pub(super) fn draw_slow(core: &Arc<Core>) -> Result<u64, ErrorKind> {
 }
 
 /// Like [`draw`], for a sequence whose own slot is taken by another one.
-fn draw_cached(core: &Arc<Core>) -> Option<u64> {
+fn draw_cached(core_ref: &CoreRef) -> Option<u64> {
     let further = |memory: &RefCell<Memory>| {
         let memory = memory.try_borrow().ok()?;
-        let index = memory.find(core.key).filter(|index| *index != memory.home(core.key))?;
-        core.draw_from(&memory.0[index].as_ref()?.segment)
+        let key = core_ref.core.key;
+        let index = memory.find(key).filter(|index| *index != memory.home(key))?;
+        core_ref.draw_from(&memory.0[index].as_ref()?.segment)
     };
     REMEMBERED.try_with(further).ok().flatten()
 }

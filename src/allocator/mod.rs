@@ -19,7 +19,7 @@ use crate::blocking::Blocking;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::range::Ranges;
-use crate::sequence::parts::Core;
+use crate::sequence::core::Core;
 use crate::sequence::settings::{CallLimits, Order};
 use crate::sequence::snapshot::Snapshot;
 use crate::sequence::want::Want;
@@ -77,7 +77,11 @@ impl<T: Id> Allocator<T> {
     /// Returns the error of a call that does not wait.
     #[cold]
     fn refused(&self, reason: ErrorKind) -> Error {
-        if reason == ErrorKind::Closed { self.core_ref.shared.closed() } else { self.core().refused(reason) }
+        if reason == ErrorKind::Closed {
+            self.core_ref.shared.closed()
+        } else {
+            self.core().refused(reason, &self.core_ref.shared.mailbox)
+        }
     }
 
     /// Returns the next id if a cached segment or block has one.
@@ -85,7 +89,7 @@ impl<T: Id> Allocator<T> {
     #[inline(always)]
     fn draw_fast(&self) -> Option<u64> {
         match &self.core().blocks {
-            None => local::draw(self.core()),
+            None => local::draw(&self.core_ref),
             Some(blocks) => blocks.draw(&self.core().stock),
         }
     }
@@ -96,8 +100,8 @@ impl<T: Id> Allocator<T> {
     #[inline(never)]
     fn draw_slow(&self) -> Result<u64, ErrorKind> {
         match &self.core().blocks {
-            None => local::draw_slow(self.core()),
-            Some(blocks) => by_thread::draw_slow(blocks, self.core()),
+            None => local::draw_slow(&self.core_ref),
+            Some(blocks) => by_thread::draw_slow(blocks, &self.core_ref),
         }
     }
 
@@ -202,7 +206,7 @@ impl<T: Id> Allocator<T> {
     /// held by threads. An [`IdBlock`] discards its ids at its next draw. After this returns, no new draw
     /// gets an id that was reserved before the call.
     pub fn discard(&self) -> u64 {
-        self.core().revoke()
+        self.core().revoke(&self.core_ref.shared.mailbox)
     }
 
     /// Returns counters, levels and estimates as of now. Cheap enough to be called every second.

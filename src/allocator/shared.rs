@@ -11,9 +11,11 @@ use tokio::time::timeout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
 use crate::sequence::clock::Clock;
-use crate::sequence::parts::{Core, Ending, Mailbox};
+use crate::sequence::core::Core;
+use crate::sequence::mailbox::{Ending, Mailbox};
 use crate::sequence::process::forked;
 use crate::sequence::registry::Registry;
+use crate::sequence::segment::Segment;
 use crate::sequence::settings::Settings;
 use crate::sequence::task::{Task, task_failed};
 use crate::sequences::probe::Probe;
@@ -119,6 +121,12 @@ impl CoreRef {
     /// Creates a reference to a core. The caller has already incremented the core's user count.
     pub(crate) fn new(core: Arc<Core>, shared: Arc<Shared>) -> Self {
         Self { core, shared }
+    }
+
+    /// Draws one id from this segment only. Follows the pointer to the mailbox only at the watermark.
+    #[inline]
+    pub(super) fn draw_from(&self, segment: &Segment) -> Option<u64> {
+        segment.draw_noting(|| self.core.signal_low(&self.shared.mailbox))
     }
 }
 

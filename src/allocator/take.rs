@@ -9,11 +9,11 @@ use crate::blocking::Blocking;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::range::{IdRange, Ranges};
-use crate::sequence::parts::{Core, Known, Question};
+use crate::sequence::core::Core;
+use crate::sequence::mailbox::{Known, Question};
 use crate::sequence::settings::Order;
 use crate::sequence::time::Time;
 use crate::sequence::want::Want;
-use crate::sync::Arc;
 
 /// Attempts of [`Allocator::take_in_a_row`].
 const TRIES: usize = 8;
@@ -100,7 +100,7 @@ impl<T: Id> Allocator<T> {
         }
         match core.stock.ended() {
             Some(reason) => Err(self.refused(reason)),
-            None => Err(core.refused_many(n)),
+            None => Err(core.refused_many(n, &self.core_ref.shared.mailbox)),
         }
     }
 
@@ -111,7 +111,7 @@ impl<T: Id> Allocator<T> {
                 "a take of {n} ids exceeds `max_take` {most}; split it, or raise `max_take`"
             )));
         }
-        Ok(Part::new(self.core(), n))
+        Ok(Part::new(&self.core_ref, n))
     }
 
     fn invalid_take(&self, message: String) -> Error {
@@ -166,7 +166,7 @@ impl<T: Id> Blocking<&Allocator<T>> {
 /// The ids of a `take` so far. Usually none until it has all: only concurrent draws can leave it with a part
 /// of the ids that it found in memory. On drop they become a gap.
 struct Part<'a> {
-    core: &'a Arc<Core>,
+    core_ref: &'a CoreRef,
     want: u64,
     ids: Ranges,
     /// The stock's generation before the ids were taken. They are void if it has changed.
@@ -174,8 +174,8 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    fn new(core: &'a Arc<Core>, want: u64) -> Self {
-        Self { generation: core.stock.generation(), core, want, ids: Ranges::none() }
+    fn new(core_ref: &'a CoreRef, want: u64) -> Self {
+        Self { generation: core_ref.core.stock.generation(), core_ref, want, ids: Ranges::none() }
     }
 
     fn missing(&self) -> u64 {
@@ -184,11 +184,12 @@ impl<'a> Part<'a> {
 
     /// Takes the missing ids if memory has them. Returns whether none are missing.
     fn take_from_memory(&mut self) -> bool {
-        if !self.core.stock.is_current(self.generation) {
+        let CoreRef { core, shared } = self.core_ref;
+        if !core.stock.is_current(self.generation) {
             self.drop_ids();
-            self.generation = self.core.stock.generation();
+            self.generation = core.stock.generation();
         }
-        let (Ok(ids) | Err(ids)) = self.core.take(self.missing());
+        let (Ok(ids) | Err(ids)) = core.take(self.missing(), &shared.mailbox);
         self.ids.extend(ids);
         self.missing() == 0
     }
@@ -196,7 +197,7 @@ impl<'a> Part<'a> {
     /// Adds the actor's reply. Drops all ids if the first ones were revoked: the reply may be of another
     /// identity, with the same ids.
     fn add(&mut self, reply: Ranges) {
-        let is_void = !self.ids.is_empty() && !self.core.stock.is_current(self.generation);
+        let is_void = !self.ids.is_empty() && !self.core_ref.core.stock.is_current(self.generation);
         self.ids.extend(reply);
         if is_void {
             self.drop_ids();
@@ -204,7 +205,7 @@ impl<'a> Part<'a> {
     }
 
     fn drop_ids(&mut self) {
-        self.core.stats.gap_dropped(mem::replace(&mut self.ids, Ranges::none()).len());
+        self.core_ref.core.stats.gap_dropped(mem::replace(&mut self.ids, Ranges::none()).len());
     }
 
     fn into_ids(mut self) -> Ranges {

@@ -12,9 +12,8 @@ use tokio::time::timeout;
 use super::CoreRef;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::range::Ranges;
-use crate::sequence::answer::Place;
-use crate::sequence::parts::Question;
-use crate::sequence::reply::Reply;
+use crate::sequence::mailbox::Question;
+use crate::sequence::reply::{Place, Reply};
 use crate::sequence::task::Task;
 
 /// Waits for ids up to `timeout`.
@@ -32,15 +31,16 @@ pub(super) async fn wait(
 }
 
 async fn queue(core_ref: &CoreRef, question: Question, timeout: Duration) -> Result<Ranges> {
-    let (core, shared) = (core_ref.core.clone(), &core_ref.shared);
+    let CoreRef { core, shared } = core_ref;
     // Check for a fork before any wait or lock: the actor and the timers belong to the parent process.
     if shared.mailbox.is_forked() {
         return Err(ErrorKind::Closed.into());
     }
     let deadline = shared.clock.now().saturating_add(timeout);
+    let (core, mailbox) = (core.clone(), shared.mailbox.clone());
     let ask = move |permit| {
         core.stats.add_waits(1);
-        Reply::ask(&core, question, deadline, Some(Place::new(permit)))
+        mailbox.ask(&core, question, deadline, Some(Place::new(permit)))
     };
     let reply = match shared.places.clone().try_acquire_owned() {
         Ok(permit) => ask(permit)?,

@@ -25,8 +25,9 @@ use super::pending_give_back::PendingGiveBack;
 use super::round_trip::{Landed, RoundTrip, give_back};
 use crate::error::{ErrorKind, Result};
 use crate::sequence::clock::Clock;
+use crate::sequence::core::{Core, NO_SLOT};
+use crate::sequence::mailbox::{Arrived, Ending, Mailbox, Message};
 use crate::sequence::metrics;
-use crate::sequence::parts::{Arrived, Core, Ending, Mailbox, Message, NO_SLOT};
 use crate::sequence::registry::Registry;
 use crate::sequence::time::Time;
 use crate::store::{Capabilities, Grant, Reserve, Store};
@@ -192,8 +193,8 @@ impl Actor {
     fn message(&mut self, message: Message) {
         match message {
             Message::Request(request) => {
-                let core = request.core.clone();
-                self.each(&core, |driver, now| driver.request(request, now));
+                let (core, mailbox) = (request.core.clone(), self.mailbox.clone());
+                self.each(&core, |driver, now| driver.request(request, &mailbox, now));
             }
             Message::Revoked(core) => self.each(&core, Driver::revoked),
         }
@@ -434,7 +435,6 @@ fn is_over(timer: Option<Pin<&mut Sleep>>, cx: &mut Context<'_>) -> bool {
 mod tests {
     use super::*;
     use crate::name::SequenceName;
-    use crate::sequence::reply::Reply;
     use crate::sequence::settings::Settings;
     use crate::store::MemoryStore;
 
@@ -448,11 +448,11 @@ mod tests {
         let store = (Arc::new(store) as Arc<dyn Store>, runtime);
         let mut actor = Actor::new(mailbox.clone(), store, registry, clock.clone(), config, places);
         let settings = Arc::new(Settings::of::<u64>());
-        let core = Arc::new(Core::new(SequenceName::new("s").unwrap(), settings, mailbox.clone()));
+        let core = Arc::new(Core::new(SequenceName::new("s").unwrap(), settings));
         for _ in 0..1000 {
             // A long and a short deadline, both of which pass; the reserve is never sent.
             for timeout in [Duration::from_secs(2), Duration::from_secs(1)] {
-                let pending = Reply::ask(&core, 1, clock.now() + timeout, None).unwrap();
+                let pending = mailbox.ask(&core, 1, clock.now() + timeout, None).unwrap();
                 mailbox.receive(0).messages.into_iter().for_each(|message| actor.message(message));
                 drop(pending);
                 assert_eq!(actor.timers.len(), 1);

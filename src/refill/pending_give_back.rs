@@ -1,6 +1,6 @@
 //! Ids that may go back to the store.
 
-use crate::sequence::parts::Core;
+use crate::sequence::core::Core;
 use crate::store::GiveBack;
 use crate::sync::Arc;
 

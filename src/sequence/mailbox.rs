@@ -12,10 +12,37 @@ use std::fmt;
 use std::mem;
 
 use crate::error::ErrorKind;
-use crate::sequence::parts::{Arrived, Core, Ending, Inbox, Mailbox, Message, Question};
+use crate::sequence::core::Core;
 use crate::sequence::process::Process;
+use crate::sequence::reply::{Answer, Place, Reply};
+use crate::sequence::time::Time;
 use crate::sequence::want::Want;
-use crate::sync::{Arc, Mutex, Notify, SegQueue};
+use crate::sync::{Arc, Mutex, Notify, SegQueue, Weak};
+
+/// A waiting caller.
+pub(crate) struct Request {
+    pub(crate) core: Arc<Core>,
+    pub(crate) question: Question,
+    pub(crate) deadline: Time,
+    pub(crate) reply: Answer,
+}
+
+/// A caller's request for ids.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question {
+    pub(crate) want: Want,
+    /// How many ids the store had left, if known.
+    pub(crate) known: Option<Known>,
+}
+
+/// The number of ids that the store had left to reserve.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(crate) unreserved: u64,
+    /// [`Stats::moves`](crate::sequence::stats::Stats::moves) before the store was read. If it has changed,
+    /// ids may have been in flight that were neither in the store nor in memory.
+    pub(crate) moves: u64,
+}
 
 impl From<u64> for Question {
     fn from(want: u64) -> Self {
@@ -27,6 +54,12 @@ impl From<Want> for Question {
     fn from(want: Want) -> Self {
         Self { want, known: None }
     }
+}
+
+pub(crate) enum Message {
+    Request(Request),
+    /// The stock of this core was revoked: a reserve in flight may have been sent before that.
+    Revoked(Arc<Core>),
 }
 
 impl Message {
@@ -42,6 +75,30 @@ impl Message {
     }
 }
 
+/// Why no more messages will follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The actor's runtime has ended, or the process is a fork: no ids are given back.
+    Abandoned,
+    /// The sequences were closed or dropped: the unused ids are given back.
+    Asked,
+}
+
+/// The work for one turn of the actor.
+pub(crate) struct Arrived {
+    /// Oldest first.
+    pub(crate) messages: VecDeque<Message>,
+    /// Sequences that signalled low water. The actor now has their permits.
+    pub(crate) low: Vec<Arc<Core>>,
+    /// How the mailbox was closed, if it was. To be handled after the messages.
+    pub(crate) ending: Option<Ending>,
+}
+
+struct Inbox {
+    queue: VecDeque<Message>,
+    closed: Option<Ending>,
+}
+
 impl Inbox {
     /// Before the queue grows, removes the messages that have no effect any more. A growing queue doubles, so
     /// that the cost per message stays constant.
@@ -51,6 +108,16 @@ impl Inbox {
             self.queue.reserve(self.queue.len() + 1);
         }
     }
+}
+
+pub(crate) struct Mailbox {
+    inbox: Mutex<Inbox>,
+    /// Weak: a signal that is never received keeps no core alive.
+    low: SegQueue<Weak<Core>>,
+    wake: Notify,
+    /// The actor's process. A fork sends and receives nothing, and waits for no lock: the thread that holds
+    /// the lock may not exist in the fork.
+    process: Process,
 }
 
 impl Mailbox {
@@ -64,6 +131,23 @@ impl Mailbox {
         self.low.push(Arc::downgrade(core));
         // After the push: if woken before it, the actor could find the queue empty and sleep on.
         self.wake.notify_one();
+    }
+
+    /// Queues a request for ids of `core`; `place` is freed when it is answered or given up.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Closed`] if the actor is gone.
+    pub(crate) fn ask(
+        &self,
+        core: &Arc<Core>,
+        question: impl Into<Question>,
+        deadline: Time,
+        place: Option<Place>,
+    ) -> Result<Reply, ErrorKind> {
+        let (answer, reply) = Reply::new(core, place);
+        let question = question.into();
+        self.send(Message::Request(Request { core: core.clone(), question, deadline, reply: answer }))?;
+        Ok(reply)
     }
 
     /// Queues a message.
@@ -172,7 +256,7 @@ mod tests {
     fn signals_beyond_the_limit_are_left_for_the_next_turn() {
         let mailbox = Arc::new(Mailbox::new());
         let settings = Arc::new(Settings::of::<u64>());
-        let core = |()| Arc::new(Core::new("orders".parse().unwrap(), settings.clone(), mailbox.clone()));
+        let core = |()| Arc::new(Core::new("orders".parse().unwrap(), settings.clone()));
         let cores = [(); 5].map(core);
         for core in &cores {
             mailbox.signal(core);

@@ -2,9 +2,9 @@
 //!
 //! - [`segment`]: a range that is handed out from memory, by one `fetch_add` per draw.
 //! - [`stock`]: the segments of a sequence, and their revocation.
-//! - [`parts`]: all state of a sequence in this process, as data; [`state`]: its methods.
+//! - [`mod@core`]: all state of a sequence in this process; [`draw`]: draws from it.
 //! - [`block`], [`thread_block`], [`thread_blocks`], [`thread_slot`]: ids held by threads.
-//! - [`mailbox`]: messages from callers to the actor; [`reply`], [`answer`]: the two ends of its answers.
+//! - [`mailbox`]: messages from callers to the actor; [`reply`]: both ends of its answers.
 //! - [`registry`]: the sequences of a process by name.
 //! - [`grant_history`]: the history of a sequence, and the detection of a store that has lost committed
 //!   writes.
@@ -16,21 +16,20 @@
 //! This module only uses data types of the [store](crate::store), such as grants. Other modules call the
 //! store.
 
-pub(crate) mod answer;
 pub(crate) mod block;
 pub(crate) mod clock;
+pub(crate) mod core;
+pub(crate) mod draw;
 pub(crate) mod grant_history;
 pub(crate) mod mailbox;
 #[cfg_attr(not(feature = "metrics"), path = "metrics/off.rs")]
 pub(crate) mod metrics;
-pub(crate) mod parts;
 pub(crate) mod process;
 pub(crate) mod registry;
 pub(crate) mod reply;
 pub(crate) mod segment;
 pub(crate) mod settings;
 pub(crate) mod snapshot;
-pub(crate) mod state;
 pub(crate) mod stats;
 pub(crate) mod stock;
 pub(crate) mod task;

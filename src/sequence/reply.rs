@@ -1,4 +1,4 @@
-//! A pending reply of the refill actor.
+//! The answer to a waiting caller: the caller's end, the actor's end, and the place that both hold.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,10 +6,8 @@ use std::task::{Context, Poll, ready};
 
 use crate::error::{ErrorKind, Result};
 use crate::range::Ranges;
-use crate::sequence::answer::{Answer, Place};
-use crate::sequence::parts::{Core, Message, Question, Request};
-use crate::sequence::time::Time;
-use crate::sync::{Arc, oneshot};
+use crate::sequence::core::Core;
+use crate::sync::{Arc, Mutex, OwnedSemaphorePermit, oneshot, unless_it_panics};
 
 /// The caller gives up by dropping the reply: ids that were already sent are counted as a gap.
 pub(crate) struct Reply {
@@ -20,25 +18,11 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Queues a request for the actor; `place` is freed when it is answered or given up.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Closed`] if the actor is gone.
-    pub(crate) fn ask(
-        core: &Arc<Core>,
-        question: impl Into<Question>,
-        deadline: Time,
-        place: Option<Place>,
-    ) -> Result<Self, ErrorKind> {
+    /// Creates both ends; `place` is freed when the answer is sent or given up.
+    pub(crate) fn new(core: &Arc<Core>, place: Option<Place>) -> (Answer, Self) {
         let (sender, receiver) = oneshot::channel();
-        let reply = Answer::new(sender, place.clone());
-        core.send(Message::Request(Request {
-            core: core.clone(),
-            question: question.into(),
-            deadline,
-            reply,
-        }))?;
-        Ok(Self { receiver, core: core.clone(), _place: place })
+        let answer = Answer { sender: Some(sender), place: place.clone() };
+        (answer, Self { receiver, core: core.clone(), _place: place })
     }
 }
 
@@ -59,5 +43,60 @@ impl Drop for Reply {
         if let Ok(Ok(ids)) = self.receiver.try_recv() {
             self.core.stats.gap_dropped(ids.len());
         }
+    }
+}
+
+/// The sender of an answer. If it is dropped without an answer, the caller gets `Closed`. A waker that panics
+/// affects only its own caller.
+pub(crate) struct Answer {
+    sender: Option<oneshot::Sender<Result<Ranges>>>,
+    place: Option<Place>,
+}
+
+impl Answer {
+    /// Whether the caller has given up.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+
+    /// Sends the answer; `false` if the caller has given up.
+    pub(crate) fn send(mut self, outcome: Result<Ranges>) -> bool {
+        // Free the place first: the caller may send another request as soon as it has its answer.
+        self.place = None;
+        let Some(sender) = self.sender.take() else { return false };
+        // If the waker panics, the answer has already been sent.
+        unless_it_panics(|| sender.send(outcome).is_ok()).unwrap_or(true)
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        let sender = self.sender.take();
+        let _ = unless_it_panics(|| drop(sender));
+    }
+}
+
+/// One of a limited number of places for waiting callers. The caller and the actor each have a clone, and the
+/// first of the two to be dropped frees it. So an answered caller that is not polled does not block other
+/// callers.
+pub(crate) struct Place(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
+
+impl Place {
+    pub(crate) fn new(permit: OwnedSemaphorePermit) -> Self {
+        Self(Arc::new(Mutex::new(Some(permit))))
+    }
+}
+
+impl Clone for Place {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let permit = self.0.lock().take();
+        // Not under the lock: dropping the permit wakes the next caller.
+        drop(permit);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{ErrorKind, string_enum};
-use crate::sequence::parts::Core;
+use crate::sequence::core::Core;
 use crate::sequence::settings::Order;
 use crate::store::{Bounds, Identity};
 

@@ -20,7 +20,7 @@ impl Sequences {
     /// [`Allocator::discard`](crate::Allocator::discard).
     pub fn discard(&self, name: impl AsRef<str>) -> u64 {
         let Some(core) = self.shared.registry.find(name.as_ref()) else { return 0 };
-        let ids = core.revoke();
+        let ids = core.revoke(&self.shared.mailbox);
         core.leave();
         ids
     }

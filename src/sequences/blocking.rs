@@ -7,7 +7,7 @@ use super::{Admin, Sequences};
 use crate::allocator::block_on_reply;
 use crate::blocking::Blocking;
 use crate::error::Result;
-use crate::sequence::parts::Ending;
+use crate::sequence::mailbox::Ending;
 use crate::store::{Bounds, Change, Identity, Listing, Page, SequenceInfo};
 
 /// How much longer than the close timeout `close` waits for a runtime that does not run.

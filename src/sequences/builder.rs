@@ -10,9 +10,9 @@ use crate::allocator::{Allocator, CoreRef, Shared, block_on_reply};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::name::SequenceName;
+use crate::sequence::core::Core;
 use crate::sequence::grant_history::GrantHistory;
 use crate::sequence::metrics;
-use crate::sequence::parts::Core;
 use crate::sequence::process::forked;
 use crate::sequence::settings::{Adaptive, CallLimits, Order, Settings, Sizing};
 use crate::store::{self, Bounds, Identity, SequenceInfo};
@@ -222,7 +222,7 @@ impl<T: Id> SequenceBuilder<T> {
         let allocator = self.register(name, settings)?;
         allocator.core().stats.meet_with(info.bounds);
         if held.is_some_and(|held| held != info.identity) {
-            drop_all_of(held, allocator.core());
+            drop_all_of(held, &allocator);
         }
         Ok(allocator)
     }
@@ -231,7 +231,7 @@ impl<T: Id> SequenceBuilder<T> {
     fn register(&self, name: &SequenceName, settings: Settings) -> Result<Allocator<T>> {
         let shared = &self.shared;
         let core = shared.registry.find_or_create(name, || {
-            let core = Core::new(name.clone(), shared.shared_settings(settings), shared.mailbox.clone());
+            let core = Core::new(name.clone(), shared.shared_settings(settings));
             metrics::opening(&core, shared.registry.len());
             core
         });
@@ -305,10 +305,11 @@ impl<T: Id> SequenceBuilder<T> {
 
 /// Drops the ids in memory that are of this identity, which the store no longer has. Empty memory is left
 /// alone: revoking would turn the reserve in flight into a gap, once for each caller that opens the sequence.
-fn drop_all_of(identity: Option<Identity>, core: &Arc<Core>) {
+fn drop_all_of<T: Id>(identity: Option<Identity>, allocator: &Allocator<T>) {
+    let core = allocator.core();
     // Check for ids before reading the identity: an identity is noted before its ids are published.
     if core.holds_ids() && core.stats.identity() == identity {
-        let ids = core.revoke();
+        let ids = allocator.revoke();
         tracing::warn!(sequence = %core.name, ids, "the sequence was reset, revoked or created again: dropped the ids in memory");
     }
 }

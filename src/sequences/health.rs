@@ -7,7 +7,8 @@ use super::Sequences;
 use super::probe::Silence;
 use crate::error::{Error, ErrorKind, Operation, Status};
 use crate::name::SequenceName;
-use crate::sequence::parts::Core;
+use crate::sequence::core::Core;
+use crate::sequence::mailbox::Mailbox;
 use crate::sequence::settings::Sizing;
 use crate::sequence::snapshot::{Health, Snapshot};
 use crate::sync::Arc;
@@ -175,7 +176,7 @@ impl Sequences {
         found.sort_by(|(a, _), (b, _)| (rank(a), &a.name).cmp(&(rank(b), &b.name)));
         let is_closed = self.shared.mailbox.is_closed();
         let is_ready = !is_closed && is_ready(&supplies, self.ask_if_doubted(&found, now));
-        retry(&found, is_ready);
+        retry(&self.shared.mailbox, &found, is_ready);
         let worst = found.iter().map(|(trouble, _)| trouble.health).min().unwrap_or(Health::Serving);
         let health = if is_closed { Health::Ended } else { worst };
         let troubles = found.into_iter().map(|(trouble, _)| trouble).collect();
@@ -204,7 +205,7 @@ fn is_ready(supplies: &[Supply], silence: Silence) -> bool {
 /// Starts attempts. Transient errors end by themselves, so each sequence without ids is tried. After
 /// permanent errors, one attempt shows whether the store is back: the sequence with the fewest failures comes
 /// first, so that each has its turn.
-fn retry(found: &[(Trouble, &Arc<Core>)], is_ready: bool) {
+fn retry(mailbox: &Mailbox, found: &[(Trouble, &Arc<Core>)], is_ready: bool) {
     let is_permanent = |trouble: &Trouble| trouble.error.status() == Status::Permanent;
     let transient = found.iter().filter(|(one, _)| one.health == Health::Empty && !is_permanent(one));
     let is_tried = |one: &Trouble| one.will_run_out() || one.is_running_out() && !is_ready;
@@ -212,7 +213,7 @@ fn retry(found: &[(Trouble, &Arc<Core>)], is_ready: bool) {
     permanent.sort_by_key(|(_, core)| core.stats.failing());
     for (_, core) in transient.chain(permanent.into_iter().take(1)) {
         // Signals the actor; the error is not used.
-        drop(core.refused(ErrorKind::Empty));
+        drop(core.refused(ErrorKind::Empty, mailbox));
     }
 }
 

@@ -11,7 +11,8 @@ use tokio::time::{Instant, timeout};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
 use crate::sequence::clock::Clock;
-use crate::sequence::parts::Core;
+use crate::sequence::core::Core;
+use crate::sequence::mailbox::Mailbox;
 use crate::sequence::registry::Registry;
 use crate::sequence::task::{Task, task_failed};
 use crate::store::{Identity, SequenceInfo, Store};
@@ -37,6 +38,7 @@ pub(super) struct MaxAge {
     /// blocked thread.
     turn: Arc<Semaphore>,
     registry: Arc<Registry>,
+    mailbox: Arc<Mailbox>,
     clock: Clock,
 }
 
@@ -65,9 +67,10 @@ impl MaxAge {
         age: Duration,
         (store, store_runtime): (Arc<dyn Store>, RuntimeHandle),
         registry: Arc<Registry>,
+        mailbox: Arc<Mailbox>,
         clock: Clock,
     ) -> Self {
-        Self { age, store, store_runtime, turn: Arc::new(Semaphore::new(1)), registry, clock }
+        Self { age, store, store_runtime, turn: Arc::new(Semaphore::new(1)), registry, mailbox, clock }
     }
 
     /// Runs until the actor has ended.
@@ -157,7 +160,7 @@ impl MaxAge {
     fn of_nobody(&self, core: &Arc<Core>, at: Instant, left: u64) -> State {
         if self.is_due(at, self.quarter()) {
             tracing::debug!(sequence = %core.name, "ids in memory were dropped: too old, and unused");
-            return drop_all(core);
+            return self.drop_all(core);
         }
         State::Same { at, left }
     }
@@ -183,7 +186,7 @@ impl MaxAge {
             Some(Err(_)) | None => return State::Same { at: *same_at, left: core.left() },
         };
         tracing::warn!(sequence = %core.name, why, "ids in memory were dropped");
-        drop_all(core)
+        self.drop_all(core)
     }
 
     /// Returns the answers that arrive in time: only those of the first names if the store is slow.
@@ -210,14 +213,14 @@ impl MaxAge {
         answers.resize_with(count, || Err(Error::from(ErrorKind::StoreViolation)));
         answers
     }
+
+    fn drop_all(&self, core: &Arc<Core>) -> State {
+        let granted = core.stats.granted();
+        core.revoke(&self.mailbox);
+        State::Dropped(granted)
+    }
 }
 
 fn is_same(stored: Option<&SequenceInfo>, held: Identity) -> bool {
     stored.is_some_and(|stored| stored.identity == held)
-}
-
-fn drop_all(core: &Arc<Core>) -> State {
-    let granted = core.stats.granted();
-    core.revoke();
-    State::Dropped(granted)
 }

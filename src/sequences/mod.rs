@@ -15,9 +15,9 @@ use std::fmt;
 use crate::allocator::Shared;
 use crate::blocking::Blocking;
 use crate::id::Id;
+use crate::sequence::mailbox::Ending;
 #[cfg(feature = "metrics")]
 use crate::sequence::metrics;
-use crate::sequence::parts::Ending;
 use crate::store::Store;
 use crate::sync::Arc;
 

@@ -13,8 +13,8 @@ use crate::allocator::{Shared, block_on};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::refill::actor::{Actor, ActorConfig};
 use crate::sequence::clock::Clock;
+use crate::sequence::mailbox::Mailbox;
 use crate::sequence::metrics;
-use crate::sequence::parts::Mailbox;
 use crate::sequence::registry::Registry;
 use crate::sequence::task::{Task, task_failed};
 use crate::store::{Capabilities, Store};
@@ -207,9 +207,9 @@ impl SequencesBuilder {
         });
         if let Some(age) = self.max_age {
             let store = (self.store.clone(), runtimes.store.clone());
-            runtimes
-                .refill
-                .spawn(MaxAge::new(age, store, registry.clone(), clock.clone()).keep(ended.clone()));
+            runtimes.refill.spawn(
+                MaxAge::new(age, store, registry.clone(), mailbox.clone(), clock.clone()).keep(ended.clone()),
+            );
         }
         let shared = Shared {
             store: self.store,

@@ -16,7 +16,7 @@ const PRIMITIVES: [&str; 7] = [
 ];
 
 /// Permitted uses outside of the facade: a counter that does not affect the protocol.
-const EXCEPTIONS: [(&str, &str); 1] = [("src/sequence/state.rs", "static KEY")];
+const EXCEPTIONS: [(&str, &str); 1] = [("src/sequence/core.rs", "static KEY")];
 
 fn visit(folder: &Path, found: &mut Vec<String>, files: &mut usize) {
     for entry in fs::read_dir(folder).unwrap() {
@@ -50,12 +50,13 @@ fn primitives_are_imported_through_the_facade() {
 }
 
 /// The files of a draw from memory.
-const DRAW: [&str; 9] = [
+const DRAW: [&str; 10] = [
     "allocator/local.rs",
     "allocator/by_thread.rs",
     "sequence/block.rs",
+    "sequence/core.rs",
+    "sequence/draw.rs",
     "sequence/segment.rs",
-    "sequence/state.rs",
     "sequence/stock.rs",
     "sequence/thread_block.rs",
     "sequence/thread_blocks.rs",

@@ -16,16 +16,16 @@ use loom::thread;
 use crate::explore::explore;
 use crate::harness::models;
 use crate::range::Ranges;
-use crate::sequence::parts::{Core, Ending};
-use crate::sequence::reply::Reply;
+use crate::sequence::core::Core;
+use crate::sequence::mailbox::{Ending, Mailbox};
 use crate::sync::Arc;
 use crate::world::{Actor, NEVER, next, sequence};
 
 models![every_id_is_drawn_or_counted, the_others_are_served];
 
 /// Asks, polls at most once, and gives up.
-fn asks_and_gives_up(core: &Arc<Core>, look: bool) -> u64 {
-    let mut ask = pin!(Reply::ask(core, 1, NEVER, None).expect("open"));
+fn asks_and_gives_up(core: &Arc<Core>, mailbox: &Mailbox, look: bool) -> u64 {
+    let mut ask = pin!(mailbox.ask(core, 1, NEVER, None).expect("open"));
     if !look {
         return 0;
     }
@@ -48,7 +48,7 @@ fn every_id_is_drawn_or_counted() {
             let (core, mailbox) = sequence(2, 0, 100);
             let actor = Actor::new(&core, &mailbox);
             let actor = thread::spawn(move || actor.run(|| ()));
-            let drawn = asks_and_gives_up(&core, look);
+            let drawn = asks_and_gives_up(&core, &mailbox, look);
             mailbox.close(Ending::Asked);
             assert_counted(&core, &actor.join().unwrap(), drawn);
         });
@@ -61,10 +61,10 @@ fn the_others_are_served() {
         let actor = Actor::new(&core, &mailbox);
         let actor = thread::spawn(move || actor.run(|| ()));
         let fickle = {
-            let core = core.clone();
-            thread::spawn(move || asks_and_gives_up(&core, false))
+            let (core, mailbox) = (core.clone(), mailbox.clone());
+            thread::spawn(move || asks_and_gives_up(&core, &mailbox, false))
         };
-        next(&core).expect("the store has enough");
+        next(&core, &mailbox).expect("the store has enough");
         let drawn = 1 + fickle.join().unwrap();
         mailbox.close(Ending::Asked);
         assert_counted(&core, &actor.join().unwrap(), drawn);

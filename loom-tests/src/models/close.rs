@@ -16,7 +16,7 @@ use crate::error::ErrorKind;
 use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
 use crate::range::IdRange;
-use crate::sequence::parts::Ending;
+use crate::sequence::mailbox::Ending;
 use crate::world::{Actor, assert_each_once, draw_anew, next, range, sequence, stock, wait};
 
 models![
@@ -32,8 +32,8 @@ fn a_caller_gets_an_id_or_hears_of_it() {
         let actor = Actor::new(&core, &mailbox);
         let actor = thread::spawn(move || actor.run(|| ()));
         let caller = {
-            let core = core.clone();
-            thread::spawn(move || next(&core))
+            let (core, mailbox) = (core.clone(), mailbox.clone());
+            thread::spawn(move || next(&core, &mailbox))
         };
         mailbox.close(Ending::Asked);
         let actor = actor.join().unwrap();
@@ -44,7 +44,7 @@ fn a_caller_gets_an_id_or_hears_of_it() {
             u64::from(outcome.is_ok()) + core.stats.abandoned() + core.stats.revoked()
         );
         assert_eq!(draw_anew(&core.stock), Err(ErrorKind::Closed));
-        assert_eq!(wait(&core), Err(ErrorKind::Closed));
+        assert_eq!(wait(&core, &mailbox), Err(ErrorKind::Closed));
     });
 }
 
@@ -55,12 +55,12 @@ fn what_is_given_back_was_not_drawn() {
         let (core, mailbox) = sequence(3, 0, 100);
         let actor = Actor::new(&core, &mailbox);
         let actor = thread::spawn(move || actor.run(|| ()));
-        let mut ids = vec![next(&core).expect("the store has enough")];
+        let mut ids = vec![next(&core, &mailbox).expect("the store has enough")];
         let caller = {
-            let core = core.clone();
+            let (core, mailbox) = (core.clone(), mailbox.clone());
             thread::spawn(move || {
                 let mut segment = core.stock.current();
-                [(); 2].map(|()| core.draw(&mut segment).ok())
+                [(); 2].map(|()| core.draw(&mut segment, &mailbox).ok())
             })
         };
         mailbox.close(Ending::Asked);
@@ -73,13 +73,13 @@ fn what_is_given_back_was_not_drawn() {
 
 fn closed_while_drawing() {
     explore(60, UNBOUNDED, || {
-        let (core, _mailbox) = sequence(1, 0, 100);
+        let (core, mailbox) = sequence(1, 0, 100);
         assert!(core.stock.publish(range(1, 2), 0, 0, |_| ()));
         let caller = {
-            let core = core.clone();
+            let (core, mailbox) = (core.clone(), mailbox.clone());
             thread::spawn(move || {
                 let mut segment = core.stock.current();
-                [(); 2].map(|()| core.draw(&mut segment))
+                [(); 2].map(|()| core.draw(&mut segment, &mailbox))
             })
         };
         core.close();

@@ -10,25 +10,25 @@ use loom::thread;
 
 use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
-use crate::sequence::parts::{Core, Mailbox};
+use crate::sequence::core::Core;
 use crate::sequence::registry::Registry;
 use crate::sync::Arc;
 use crate::world::{name, settings};
 
 models![a_name_has_one_core, evicted_core_is_never_returned];
 
-fn find_or_create(registry: &Registry, mailbox: &Arc<Mailbox>) -> Arc<Core> {
-    registry.find_or_create(&name(), || Core::new(name(), Arc::new(settings(1, 0, 100)), mailbox.clone()))
+fn find_or_create(registry: &Registry) -> Arc<Core> {
+    registry.find_or_create(&name(), || Core::new(name(), Arc::new(settings(1, 0, 100))))
 }
 
 fn a_name_has_one_core() {
     explore(500, UNBOUNDED, || {
-        let (registry, mailbox) = (Arc::new(Registry::new()), Arc::new(Mailbox::new()));
+        let registry = Arc::new(Registry::new());
         let other = {
-            let (registry, mailbox) = (registry.clone(), mailbox.clone());
-            thread::spawn(move || find_or_create(&registry, &mailbox))
+            let registry = registry.clone();
+            thread::spawn(move || find_or_create(&registry))
         };
-        let mine = find_or_create(&registry, &mailbox);
+        let mine = find_or_create(&registry);
         let others = other.join().unwrap();
         assert!(Arc::ptr_eq(&mine, &others), "one name has two cores");
         assert_eq!(registry.len(), 1);
@@ -41,11 +41,11 @@ fn a_name_has_one_core() {
 
 fn evicted_core_is_never_returned() {
     explore(600, Some(3), || {
-        let (registry, mailbox) = (Arc::new(Registry::new()), Arc::new(Mailbox::new()));
-        let old = find_or_create(&registry, &mailbox);
+        let registry = Arc::new(Registry::new());
+        let old = find_or_create(&registry);
         let newcomer = {
-            let (registry, mailbox) = (registry.clone(), mailbox.clone());
-            thread::spawn(move || find_or_create(&registry, &mailbox))
+            let registry = registry.clone();
+            thread::spawn(move || find_or_create(&registry))
         };
         old.leave();
         let evicted = old.evict();

@@ -18,8 +18,7 @@ use crate::harness::models;
 use crate::range::IdRange;
 use crate::refill::driver::Driver;
 use crate::sequence::block::Block;
-use crate::sequence::parts::{Mailbox, Message};
-use crate::sequence::reply::Reply;
+use crate::sequence::mailbox::{Mailbox, Message};
 use crate::store::Grant;
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::world::{
@@ -107,12 +106,12 @@ fn what_was_reserved_before_is_not_published() {
 
 fn blocks_are_void() {
     explore(20, UNBOUNDED, || {
-        let (core, _mailbox) = sequence(4, 0, 100);
+        let (core, mailbox) = sequence(4, 0, 100);
         assert!(core.stock.publish(range(1, 4), 0, 0, |_| ()));
         let mut block = Block::EMPTY;
         let mut segment = core.stock.current();
         let first = block
-            .renew(&core.stock, &core.stats, || core.take_some(3, &mut segment))
+            .renew(&core.stock, &core.stats, || core.take_some(3, &mut segment, &mailbox))
             .expect("there are enough");
         let returned = Arc::new(AtomicBool::new(false));
         let lessee = {
@@ -136,11 +135,11 @@ fn blocks_are_void() {
 /// A thread renews a block during a revocation.
 fn a_block_renewed_meanwhile_is_void() {
     explore(350, UNBOUNDED, || {
-        let (core, _mailbox) = sequence(4, 0, 100);
+        let (core, mailbox) = sequence(4, 0, 100);
         assert!(core.stock.publish(range(1, 4), 0, 0, |_| ()));
         let returned = Arc::new(AtomicBool::new(false));
         let lessee = {
-            let (core, returned) = (core.clone(), returned.clone());
+            let (core, mailbox, returned) = (core.clone(), mailbox.clone(), returned.clone());
             // A block keeps the segment that it last took from.
             let mut held = core.stock.current();
             thread::spawn(move || {
@@ -148,9 +147,9 @@ fn a_block_renewed_meanwhile_is_void() {
                 // As in `IdBlock::draw`.
                 let draw_one = || {
                     let after = returned.load(Ordering::Acquire);
-                    let drawn = block
-                        .draw(&core.stock)
-                        .or_else(|| block.renew(&core.stock, &core.stats, || core.take_some(2, &mut held)));
+                    let drawn = block.draw(&core.stock).or_else(|| {
+                        block.renew(&core.stock, &core.stats, || core.take_some(2, &mut held, &mailbox))
+                    });
                     assert!(!after || drawn.is_none(), "{drawn:?} after revocation");
                     drawn
                 };
@@ -173,13 +172,13 @@ fn a_new_identity_does_not_undo_it() {
         let (core, mailbox) = sequence(2, 2, 100);
         let mut driver = Driver::new(core.clone());
         let grant = |range, epoch| Ok(Grant::new(range, identity(epoch), core.settings.bounds));
-        let waiting = asked(&core, &mailbox, |request| driver.request(request, NOW));
+        let waiting = asked(&core, &mailbox, |request| driver.request(request, &mailbox, NOW));
         // One id is the reply, the other is published. A level of one id is below the watermark, so another
         // reserve is ordered.
         assert!(driver.answered(grant(range(1, 2), 0), NOW).is_some());
         let answer = grant(range(1, 2), 1);
         let actor = thread::spawn(move || drop(driver.answered(answer, NOW)));
-        core.revoke();
+        core.revoke(&mailbox);
         assert_eq!(draw_anew(&core.stock), Err(ErrorKind::Empty), "reserved before the revocation");
         actor.join().unwrap();
         drop((waiting, mailbox.receive(0)));
@@ -193,16 +192,16 @@ fn the_end_is_heard_of_after_it() {
         let (core, mailbox) = sequence(2, 0, 100);
         let mut driver = Driver::new(core.clone());
         let exhausted = || Err(ErrorKind::Exhausted.into());
-        let first = asked(&core, &mailbox, |request| driver.request(request, NOW));
+        let first = asked(&core, &mailbox, |request| driver.request(request, &mailbox, NOW));
         let revoker = {
-            let core = core.clone();
-            thread::spawn(move || core.revoke())
+            let (core, mailbox) = (core.clone(), mailbox.clone());
+            thread::spawn(move || core.revoke(&mailbox))
         };
         tell(&mut driver, &mailbox);
         assert!(driver.answered(exhausted(), NOW).is_none());
         revoker.join().unwrap();
         tell(&mut driver, &mailbox);
-        let second = Reply::ask(&core, 1, NEVER, None).expect("open");
+        let second = mailbox.ask(&core, 1, NEVER, None).expect("open");
         if tell(&mut driver, &mailbox) {
             assert!(driver.answered(exhausted(), NOW).is_none());
         }
@@ -215,7 +214,7 @@ fn the_end_is_heard_of_after_it() {
 fn tell(driver: &mut Driver, mailbox: &Mailbox) -> bool {
     let messages = mailbox.receive(0).messages;
     let orders = messages.into_iter().filter_map(|message| match message {
-        Message::Request(request) => driver.request(request, NOW),
+        Message::Request(request) => driver.request(request, mailbox, NOW),
         Message::Revoked(_) => driver.revoked(NOW),
     });
     orders.count() > 0

@@ -65,11 +65,11 @@ fn the_permit_is_not_lost_and_does_not_pile_up() {
             core.stock.publish(range(1, 2), 2, 0, |_| ()) && core.stock.publish(range(3, 2), 2, 0, |_| ())
         );
         let callers = [1, 2].map(|ids| {
-            let core = core.clone();
+            let (core, mailbox) = (core.clone(), mailbox.clone());
             thread::spawn(move || {
                 let mut segment = core.stock.current();
                 for _ in 0..ids {
-                    core.draw(&mut segment).expect("there are enough");
+                    core.draw(&mut segment, &mailbox).expect("there are enough");
                 }
             })
         });

@@ -14,8 +14,7 @@ use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
 use crate::range::Ranges;
 use crate::refill::driver::Driver;
-use crate::sequence::parts::Message;
-use crate::sequence::reply::Reply;
+use crate::sequence::mailbox::Message;
 use crate::sequence::segment::Segment;
 use crate::sequence::stock::Stock;
 use crate::store::Grant;
@@ -37,11 +36,11 @@ fn ids_drained_for_a_take_follow_all_drawn() {
         let count = |ids| core.stats.add_published(ids);
         assert!(core.stock.publish(range(1, 1), 0, 0, count) && core.stock.publish(range(2, 2), 0, 0, count));
         let mut driver = Driver::new(core.clone());
-        let waiting = Reply::ask(&core, 9, NEVER, None).expect("open");
+        let waiting = mailbox.ask(&core, 9, NEVER, None).expect("open");
         let Some(Message::Request(request)) = mailbox.receive(0).messages.pop_front() else {
             panic!("the mailbox has no request")
         };
-        assert!(driver.request(request, NOW).is_some(), "a request for nine ids needs a reserve");
+        assert!(driver.request(request, &mailbox, NOW).is_some(), "a request for nine ids needs a reserve");
         let drawer = {
             let core = core.clone();
             thread::spawn(move || draw_anew(&core.stock).ok())

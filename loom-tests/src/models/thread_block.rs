@@ -15,7 +15,8 @@ use loom::thread;
 use crate::error::ErrorKind;
 use crate::explore::explore;
 use crate::harness::models;
-use crate::sequence::parts::Core;
+use crate::sequence::core::Core;
+use crate::sequence::mailbox::Mailbox;
 use crate::sequence::thread_block::ThreadBlock;
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::world::{range, sequence};
@@ -23,9 +24,9 @@ use crate::world::{range, sequence};
 models![a_thread_keeps_what_it_renewed, what_was_given_up_is_void];
 
 /// Does the thread's part: `ThreadBlocks::draw`, and then `ThreadBlocks::renew` if the thread block is empty.
-fn draw(core: &Arc<Core>, block: &ThreadBlock) -> Option<u64> {
+fn draw(core: &Arc<Core>, mailbox: &Mailbox, block: &ThreadBlock) -> Option<u64> {
     let mut segment = core.stock.current();
-    let take = || core.take_some(2, &mut segment);
+    let take = || core.take_some(2, &mut segment, mailbox);
     block.draw(&core.stock).or_else(|| block.renew(&core.stock, &core.stats, take))
 }
 
@@ -47,12 +48,12 @@ fn assert_counted(core: &Arc<Core>, drawn: &[u64], sealed: u64, granted: u64) {
 
 fn a_thread_keeps_what_it_renewed() {
     explore(4_700, Some(3), || {
-        let (core, _mailbox) = sequence(4, 0, 100);
+        let (core, mailbox) = sequence(4, 0, 100);
         let block = Arc::new(ThreadBlock::default());
         let thread = {
             let (core, block) = (core.clone(), block.clone());
             thread::spawn(move || -> Vec<u64> {
-                std::iter::repeat_with(|| draw(&core, &block)).take(3).flatten().collect()
+                std::iter::repeat_with(|| draw(&core, &mailbox, &block)).take(3).flatten().collect()
             })
         };
         let _nothing = core.stock.revoke(ErrorKind::Empty, |_| {});
@@ -66,16 +67,16 @@ fn a_thread_keeps_what_it_renewed() {
 
 fn what_was_given_up_is_void() {
     explore(2_700, Some(3), || {
-        let (core, _mailbox) = sequence(4, 0, 100);
+        let (core, mailbox) = sequence(4, 0, 100);
         assert!(core.stock.publish(range(1, 2), 0, 0, |_| ()));
         let block = Arc::new(ThreadBlock::default());
         let returned = Arc::new(AtomicBool::new(false));
         let thread = {
             let (core, block, returned) = (core.clone(), block.clone(), returned.clone());
             thread::spawn(move || {
-                let first = draw(&core, &block);
+                let first = draw(&core, &mailbox, &block);
                 let after = returned.load(Ordering::Acquire);
-                let second = draw(&core, &block);
+                let second = draw(&core, &mailbox, &block);
                 assert!(!after || second.is_none_or(|id| id > 2), "{second:?} after revocation");
                 [first, second].into_iter().flatten().collect::<Vec<_>>()
             })

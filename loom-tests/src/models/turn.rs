@@ -15,7 +15,8 @@ use crate::error::ErrorKind;
 use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
 use crate::refill::driver::Driver;
-use crate::sequence::parts::{Core, Mailbox};
+use crate::sequence::core::Core;
+use crate::sequence::mailbox::Mailbox;
 use crate::store::Grant;
 use crate::sync::Arc;
 use crate::world::{MOST_SIGNALS, NOW, block_on, core, draw_anew, identity, range, sequence, settings};
@@ -26,16 +27,19 @@ models![
     a_draw_while_a_refill_lands_is_seen,
 ];
 
-fn try_in_vain(core: &Arc<Core>) {
-    assert_eq!(core.refused(ErrorKind::Empty).kind(), ErrorKind::Empty);
+fn try_in_vain(core: &Arc<Core>, mailbox: &Mailbox) {
+    assert_eq!(core.refused(ErrorKind::Empty, mailbox).kind(), ErrorKind::Empty);
 }
 
 /// Two sequences signal, and a turn takes one signal.
 fn what_a_turn_leaves_wakes_the_next() {
     explore(2_700, Some(3), || {
         let mailbox = Arc::new(Mailbox::new());
-        let cores = [(); 2].map(|()| core(settings(2, 1, 100), &mailbox));
-        let callers = cores.clone().map(|core| thread::spawn(move || try_in_vain(&core)));
+        let cores = [(); 2].map(|()| core(settings(2, 1, 100)));
+        let callers = cores.clone().map(|core| {
+            let mailbox = mailbox.clone();
+            thread::spawn(move || try_in_vain(&core, &mailbox))
+        });
         let mut drivers = cores.map(Driver::new);
         let mut ordered = 0;
         while ordered < 2 {
@@ -60,11 +64,11 @@ fn tries_during_a_reserve_signal_nothing() {
     explore(80, UNBOUNDED, || {
         let (core, mailbox) = sequence(2, 1, 100);
         let mut driver = Driver::new(core.clone());
-        try_in_vain(&core);
+        try_in_vain(&core, &mailbox);
         assert_eq!(mailbox.receive(MOST_SIGNALS).low.len(), 1);
         let caller = {
-            let core = core.clone();
-            thread::spawn(move || (0..2).for_each(|_| try_in_vain(&core)))
+            let (core, mailbox) = (core.clone(), mailbox.clone());
+            thread::spawn(move || (0..2).for_each(|_| try_in_vain(&core, &mailbox)))
         };
         let ordered = driver.low(NOW).is_some();
         // One signal may arrive between the check of the level and the order.
@@ -86,13 +90,13 @@ fn a_draw_while_a_refill_lands_is_seen() {
     explore(70, UNBOUNDED, || {
         let (core, mailbox) = sequence(2, 2, 100);
         let mut driver = Driver::new(core.clone());
-        try_in_vain(&core);
+        try_in_vain(&core, &mailbox);
         assert_eq!(mailbox.receive(MOST_SIGNALS).low.len(), 1);
         assert!(driver.low(NOW).is_some());
         let caller = {
-            let core = core.clone();
+            let (core, mailbox) = (core.clone(), mailbox.clone());
             thread::spawn(move || {
-                let drawn = core.draw(&mut core.stock.current());
+                let drawn = core.draw(&mut core.stock.current(), &mailbox);
                 drawn.is_ok()
             })
         };

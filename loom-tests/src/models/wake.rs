@@ -12,8 +12,7 @@ use loom::thread;
 
 use crate::explore::explore;
 use crate::harness::models;
-use crate::sequence::parts::Ending;
-use crate::sequence::reply::Reply;
+use crate::sequence::mailbox::Ending;
 use crate::sync::Arc;
 use crate::world::{Actor, NEVER, assert_each_once, block_on, drain, next, sequence};
 
@@ -27,10 +26,10 @@ fn callers_share_a_refill() {
         let actor = Actor::new(&core, &mailbox);
         let actor = thread::spawn(move || actor.run(|| ()));
         let caller = {
-            let core = core.clone();
-            thread::spawn(move || next(&core).expect("the store has enough"))
+            let (core, mailbox) = (core.clone(), mailbox.clone());
+            thread::spawn(move || next(&core, &mailbox).expect("the store has enough"))
         };
-        let ids = vec![next(&core).expect("the store has enough"), caller.join().unwrap()];
+        let ids = vec![next(&core, &mailbox).expect("the store has enough"), caller.join().unwrap()];
         mailbox.close(Ending::Asked);
         let actor = actor.join().unwrap();
         assert_each_once(ids, 1, 2);
@@ -47,10 +46,10 @@ fn low_water_alone_wakes() {
             let (actor, refilled) = (Actor::new(&core, &mailbox), refilled.clone());
             thread::spawn(move || actor.run(|| refilled.notify()))
         };
-        let mut ids = vec![next(&core).expect("the store has enough")];
+        let mut ids = vec![next(&core, &mailbox).expect("the store has enough")];
         refilled.wait();
         // This draw crosses the watermark and signals, so the actor refills.
-        ids.push(next(&core).expect("the store has enough"));
+        ids.push(next(&core, &mailbox).expect("the store has enough"));
         refilled.wait();
         mailbox.close(Ending::Asked);
         actor.join().unwrap();
@@ -63,7 +62,7 @@ fn first_come_first_served() {
         let (core, mailbox) = sequence(1, 0, 100);
         let actor = Actor::new(&core, &mailbox);
         let actor = thread::spawn(move || actor.run(|| ()));
-        let asks = [(); 3].map(|()| Reply::ask(&core, 1, NEVER, None).expect("open"));
+        let asks = [(); 3].map(|()| mailbox.ask(&core, 1, NEVER, None).expect("open"));
         let ids = asks.map(|ask| block_on(ask).expect("the store has enough").iter().collect::<Vec<_>>());
         assert_eq!(ids, [[1], [2], [3]]);
         mailbox.close(Ending::Asked);

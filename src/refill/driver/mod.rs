@@ -8,10 +8,11 @@ use super::pending_give_back::PendingGiveBack;
 use super::queue::Waiter;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::range::{IdRange, Ranges};
-use crate::sequence::answer::Answer;
+use crate::sequence::core::Core;
 use crate::sequence::grant_history::GrantHistory;
+use crate::sequence::mailbox::{Mailbox, Question, Request};
 use crate::sequence::metrics;
-use crate::sequence::parts::{Core, Question, Request};
+use crate::sequence::reply::Answer;
 use crate::sequence::time::Time;
 use crate::sequence::want::Want;
 use crate::store::{Change, GiveBack, Grant, Identity, Reserve};
@@ -91,14 +92,15 @@ impl Driver {
         self.step(Event::Low { wanted }, now)
     }
 
-    /// A caller found too few ids in memory; memory may have been filled since.
-    pub(crate) fn request(&mut self, request: Request, now: Time) -> Option<Reserve> {
+    /// A caller found too few ids in memory; memory may have been filled since. Then the caller's draw is made
+    /// here, which may signal low water.
+    pub(crate) fn request(&mut self, request: Request, mailbox: &Mailbox, now: Time) -> Option<Reserve> {
         let Request { question: Question { want, known }, deadline, reply, .. } = request;
         if reply.is_closed() {
             return None;
         }
         if self.core.stock.remaining() >= want.needs()
-            && let Some(ids) = self.answer_of_memory(want)
+            && let Some(ids) = self.answer_of_memory(want, mailbox)
         {
             self.reply(reply, ids);
             return None;
@@ -111,12 +113,12 @@ impl Driver {
     /// Returns the answer for a caller once memory has been filled; `None` if others drew the last id. A
     /// caller of `take` gets no ids here and takes them itself: at this point, others could draw some of
     /// them at the same time.
-    fn answer_of_memory(&self, want: Want) -> Option<Ranges> {
+    fn answer_of_memory(&self, want: Want, mailbox: &Mailbox) -> Option<Ranges> {
         if want != Want::Ids(1) {
             return Some(Ranges::none());
         }
         self.core.stats.unpublish(1);
-        let ids = self.core.take(1).ok();
+        let ids = self.core.take(1, mailbox).ok();
         if ids.is_none() {
             self.core.stats.add_published(1);
         }
@@ -245,7 +247,7 @@ impl Driver {
     fn step(&mut self, event: Event<Answer>, now: Time) -> Option<Reserve> {
         let (reserve, has_published) = self.carry_out_all(event, now);
         if self.engine.is_low() {
-            self.has_permit = self.has_permit || self.core.low_is_known();
+            self.has_permit = self.has_permit || self.core.take_permit();
             return reserve;
         }
         if !self.has_permit {
@@ -265,7 +267,7 @@ impl Driver {
 
     fn give_permit_back(&mut self) {
         self.has_permit = false;
-        self.core.low_is_over();
+        self.core.give_permit_back();
     }
 
     /// Returns the next reserve, and whether a range was published.

@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 
 use super::*;
 use crate::name::SequenceName;
-use crate::sequence::parts::{Mailbox, Message};
+use crate::sequence::mailbox::Message;
 use crate::sequence::reply::Reply;
 use crate::sequence::settings::{Settings, Sizing};
 use crate::store::Bounds;
@@ -16,25 +16,18 @@ fn grant(start: u64, epoch: u64) -> Grant {
     Grant::new(IdRange::new(start, 10).unwrap(), identity, Bounds::of::<u64>())
 }
 
-fn driver() -> (Arc<Core>, Driver) {
-    let (core, driver, _) = signalling();
-    (core, driver)
-}
-
-fn signalling() -> (Arc<Core>, Driver, Arc<Mailbox>) {
+fn driver() -> (Arc<Core>, Driver, Mailbox) {
     let sizing = Sizing::Fixed { step: 10, watermark: 10 };
     let settings = Settings { sizing, ..Settings::of::<u64>() };
-    let mailbox = Arc::new(Mailbox::new());
-    let core = Core::new(SequenceName::new("s").unwrap(), Arc::new(settings), mailbox.clone());
-    let core = Arc::new(core);
-    (core.clone(), Driver::new(core), mailbox)
+    let core = Arc::new(Core::new(SequenceName::new("s").unwrap(), Arc::new(settings)));
+    (core.clone(), Driver::new(core), Mailbox::new())
 }
 
 #[test]
 fn empty_sequence_signals_once_until_it_is_refilled() {
-    let (core, mut driver, mailbox) = signalling();
+    let (core, mut driver, mailbox) = driver();
     let signals = || mailbox.receive(9).low.len();
-    let try_in_vain = || (0..3).for_each(|_| drop(core.refused(ErrorKind::Empty)));
+    let try_in_vain = || (0..3).for_each(|_| drop(core.refused(ErrorKind::Empty, &mailbox)));
     let now = Duration::ZERO;
     try_in_vain();
     assert_eq!(signals(), 1);
@@ -46,13 +39,13 @@ fn empty_sequence_signals_once_until_it_is_refilled() {
     assert_eq!(signals(), 0, "no signal before the retry is due");
     assert!(driver.tick(Duration::from_secs(1)).is_some());
     assert!(driver.answered(Ok(grant(1, 0)), now).is_none());
-    assert_eq!(core.take(1).map(|ids| ids.len()).unwrap_or_default(), 1);
+    assert_eq!(core.take(1, &mailbox).map(|ids| ids.len()).unwrap_or_default(), 1);
     assert_eq!(signals(), 1, "a draw below the watermark wakes the actor");
 }
 
 /// Sends the request of a `take` of `want` ids.
 fn ask(core: &Arc<Core>, mailbox: &Mailbox, want: u64) -> (Reply, Request) {
-    let reply = Reply::ask(core, want, Time::MAX, None).unwrap();
+    let reply = mailbox.ask(core, want, Time::MAX, None).unwrap();
     let Some(Message::Request(request)) = mailbox.receive(0).messages.pop_front() else { panic!("queued") };
     (reply, request)
 }
@@ -60,13 +53,13 @@ fn ask(core: &Arc<Core>, mailbox: &Mailbox, want: u64) -> (Reply, Request) {
 #[test]
 fn take_leaves_memory_to_others_until_the_grant() {
     for is_granted in [true, false] {
-        let (core, mut driver, mailbox) = signalling();
+        let (core, mut driver, mailbox) = driver();
         let now = Duration::ZERO;
         assert!(driver.low(now).is_some());
         assert!(driver.answered(Ok(grant(1, 0)), now).is_none());
         let (reply, request) = ask(&core, &mailbox, 12);
-        assert_eq!(driver.request(request, now).map(|reserve| reserve.count), Some(12));
-        assert_eq!(core.take(3).unwrap().iter().collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(driver.request(request, &mailbox, now).map(|reserve| reserve.count), Some(12));
+        assert_eq!(core.take(3, &mailbox).unwrap().iter().collect::<Vec<_>>(), [1, 2, 3]);
         let answer = if is_granted { Ok(grant(11, 0)) } else { Err(ErrorKind::Exhausted.into()) };
         let _ = driver.answered(answer, now);
         let taken = reply.now_or_never().unwrap().map(|ids| ids.iter().collect::<Vec<_>>());
@@ -83,26 +76,26 @@ fn take_leaves_memory_to_others_until_the_grant() {
 
 #[test]
 fn one_id_is_drawn_from_memory_while_a_take_waits() {
-    let (core, mut driver, mailbox) = signalling();
+    let (core, mut driver, mailbox) = driver();
     let now = Duration::ZERO;
     assert!(driver.low(now).is_some());
     assert!(driver.answered(Ok(grant(1, 0)), now).is_none());
     let (_take, request) = ask(&core, &mailbox, 12);
-    assert!(driver.request(request, now).is_some());
+    assert!(driver.request(request, &mailbox, now).is_some());
     let (next, request) = ask(&core, &mailbox, 1);
-    let _ = driver.request(request, now);
+    let _ = driver.request(request, &mailbox, now);
     assert_eq!(next.now_or_never().unwrap().unwrap().only::<u64>(), 1);
     assert_eq!((core.stock.remaining(), core.drawn()), (9, 1));
 }
 
 #[test]
 fn grant_of_another_identity_voids_drained_ids() {
-    let (core, mut driver, mailbox) = signalling();
+    let (core, mut driver, mailbox) = driver();
     let now = Duration::ZERO;
     assert!(driver.low(now).is_some());
     assert!(driver.answered(Ok(grant(1, 0)), now).is_none());
     let (reply, request) = ask(&core, &mailbox, 12);
-    assert!(driver.request(request, now).is_some());
+    assert!(driver.request(request, &mailbox, now).is_some());
     // The new grant has the same ids as memory, and too few for the caller: others may draw them.
     assert_eq!(driver.answered(Ok(grant(1, 1)), now).map(|reserve| reserve.count), Some(12));
     assert_eq!((core.stock.remaining(), core.stats.abandoned()), (10, 10));
@@ -113,11 +106,11 @@ fn grant_of_another_identity_voids_drained_ids() {
 
 #[test]
 fn rejected_grant_counts_only_as_a_failure() {
-    let (core, mut driver) = driver();
+    let (core, mut driver, mailbox) = driver();
     let now = Duration::ZERO;
     assert!(driver.low(now).is_some());
     assert!(driver.answered(Ok(grant(11, 3)), now).is_none());
-    let _ = core.take(1);
+    let _ = core.take(1, &mailbox);
     assert!(driver.low(now).is_some());
     // The store went back in time: callers get the error after the raise.
     assert!(driver.answered(Ok(grant(1, 2)), now).is_none());
@@ -131,7 +124,7 @@ fn rejected_grant_counts_only_as_a_failure() {
 
 #[test]
 fn a_grant_that_is_void_is_granted_and_a_gap() {
-    let (core, mut driver) = driver();
+    let (core, mut driver, _) = driver();
     let now = Duration::ZERO;
     assert!(driver.low(now).is_some());
     let _ = driver.revoked(now);
@@ -141,14 +134,14 @@ fn a_grant_that_is_void_is_granted_and_a_gap() {
 
 #[test]
 fn range_of_new_identity_revoked_in_flight_is_dropped() {
-    let (core, mut driver) = driver();
+    let (core, mut driver, mailbox) = driver();
     let now = Duration::ZERO;
     assert!(driver.low(now).is_some());
     assert!(driver.answered(Ok(grant(11, 0)), now).is_none());
-    let _ = core.take(1);
+    let _ = core.take(1, &mailbox);
     assert!(driver.low(now).is_some());
     // The driver has not handled the revocation when the answer arrives.
-    assert_eq!(core.revoke(), 9);
+    assert_eq!(core.revoke(&mailbox), 9);
     let _ = driver.answered(Ok(grant(1, 1)), now);
     assert_eq!(core.stock.remaining(), 0, "reserved before the revocation");
 }

@@ -18,7 +18,7 @@ use metrics::{
 };
 
 use crate::error::{ErrorKind, Result, Status};
-use crate::sequence::parts::Core;
+use crate::sequence::core::Core;
 use crate::sequence::snapshot::{Health, Snapshot};
 use crate::sequence::stats::COUNTS;
 use crate::store::Grant;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use metrics::SharedString;
 
 use super::{Count, Levels, read, record, unreported};
-use crate::sequence::parts::Core;
+use crate::sequence::core::Core;
 use crate::sequence::snapshot::Health;
 use crate::sequence::stats::COUNTS;
 use crate::sync::{Arc, Ordering};

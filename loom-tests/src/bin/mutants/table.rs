@@ -1,7 +1,7 @@
 //! The known bugs, each as a text change and the model that must catch it.
 //!
 //! These mutants are left out, because they change nothing that can be observed:
-//! - *`low_is_over` with only `Release`, or `signal_low` with `Relaxed`.* The mailbox's queue and wake-up
+//! - *`give_permit_back` with only `Release`, or `take_permit` with `Relaxed`.* The mailbox's queue and wake-up
 //!   already order the caller and the actor.
 
 /// A bug.
@@ -32,7 +32,7 @@ const fn edit(file: &'static str, find: &'static str, replace: &'static str) -> 
 const SEGMENT: &str = "src/sequence/segment.rs";
 const STOCK: &str = "src/sequence/stock.rs";
 const THREAD_BLOCK: &str = "src/sequence/thread_block.rs";
-const CORE: &str = "src/sequence/state.rs";
+const CORE: &str = "src/sequence/core.rs";
 const MAILBOX: &str = "src/sequence/mailbox.rs";
 const DRIVER: &str = "src/refill/driver/mod.rs";
 const ENGINE: &str = "src/refill/engine.rs";
@@ -85,8 +85,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "signal::the_permit_is_not_lost_and_does_not_pile_up",
         &[edit(
             CORE,
-            "if !self.low.swap(true, Ordering::AcqRel) {",
-            "if !self.low.load(Ordering::Acquire) { self.low.store(true, Ordering::Release);",
+            "!self.low.swap(true, Ordering::AcqRel)",
+            "{ let low = self.low.load(Ordering::Acquire); self.low.store(true, Ordering::Release); !low }",
         )],
     ),
     mutant(
@@ -112,7 +112,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "turn::tries_during_a_reserve_signal_nothing",
         &[edit(
             DRIVER,
-            "self.has_permit = self.has_permit || self.core.low_is_known();",
+            "self.has_permit = self.has_permit || self.core.take_permit();",
             "self.give_permit_back();",
         )],
     ),

@@ -1,32 +1,66 @@
-//! The in-process state of one sequence, shared by its callers and the refill actor.
+//! The in-process state of one sequence, shared by its callers and the refill actor. Draws from it are in
+//! [`draw`](crate::sequence::draw).
 
 use std::fmt;
 
 #[cfg(not(idmill_loom))]
 use crate::error::Status;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind};
 use crate::name::SequenceName;
-use crate::range::{IdRange, Ranges};
-use crate::sequence::parts::{Core, Mailbox, Message, NO_SLOT};
-use crate::sequence::segment::{Segment, Taken};
 use crate::sequence::settings::{Order, Settings, Sizing};
 use crate::sequence::stats::{Reported, Stats};
 use crate::sequence::stock::Stock;
-use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering};
 
 /// `users` of an evicted core: it cannot be used again.
 const EVICTED: usize = usize::MAX;
 
+/// The fields are in this order, so that a draw reads one cache line of the core. This matters when drawing
+/// from a thousand sequences.
+#[repr(C)]
+pub(crate) struct Core {
+    /// The ids held by threads under [`Order::Thread`].
+    #[cfg(not(idmill_loom))]
+    pub(crate) blocks: Option<Box<crate::sequence::thread_blocks::ThreadBlocks>>,
+    /// Unique in the process and never reused, unlike an address: the key of per-thread caches.
+    pub(crate) key: u64,
+    pub(crate) stock: Stock,
+    pub(crate) name: SequenceName,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) stats: Stats,
+    /// The counts that the metrics recorder already has.
+    pub(crate) reported: Reported,
+    /// The low-water permit: set while a signal is on its way to the actor, or the actor has noted that
+    /// memory is low. The permit is neither lost nor duplicated. It belongs to the signal, and then to the
+    /// actor.
+    low: AtomicBool,
+    /// Whether the actor has yet to handle a revocation; set under the lock of the mailbox.
+    revoked: AtomicBool,
+    /// Whether the metrics of this sequence are summed with those of others.
+    #[cfg(feature = "metrics")]
+    pub(crate) among_others: AtomicBool,
+    /// The number of allocators and handles of this core, or a mark that it was evicted.
+    users: AtomicUsize,
+    /// The index of this core's driver in the actor; only the actor writes it.
+    pub(crate) slot: AtomicUsize,
+    /// The error of the last reserve; boxed, since there is seldom one. Only for reports, so loom does not
+    /// need it.
+    #[cfg(not(idmill_loom))]
+    failure: Mutex<Option<Box<Error>>>,
+}
+
+/// [`Core::slot`] before the actor handles the first event of the core.
+pub(crate) const NO_SLOT: usize = usize::MAX;
+
 impl Core {
     /// Creates a core with one user: the caller.
-    pub(crate) fn new(name: SequenceName, settings: Arc<Settings>, mailbox: Arc<Mailbox>) -> Self {
+    pub(crate) fn new(name: SequenceName, settings: Arc<Settings>) -> Self {
         Self {
             key: next_key(),
             name,
             stock: Stock::new(),
             stats: Stats::default(),
             reported: Reported::default(),
-            mailbox,
             low: AtomicBool::new(false),
             revoked: AtomicBool::new(false),
             #[cfg(feature = "metrics")]
@@ -34,7 +68,7 @@ impl Core {
             users: AtomicUsize::new(1),
             slot: AtomicUsize::new(NO_SLOT),
             #[cfg(not(idmill_loom))]
-            failure: crate::sync::Mutex::new(None),
+            failure: Mutex::new(None),
             #[cfg(not(idmill_loom))]
             blocks: (settings.order == Order::Thread).then(Box::default),
             settings,
@@ -45,50 +79,6 @@ impl Core {
     pub(crate) fn sizing(&self) -> Sizing {
         let sizing = self.settings.sizing;
         self.stats.seen_bounds().map_or(sizing, |bounds| sizing.within(bounds))
-    }
-
-    /// Draws one id from this segment only.
-    #[inline]
-    pub(crate) fn draw_from(self: &Arc<Self>, segment: &Segment) -> Option<u64> {
-        segment.draw_noting(|| self.signal_low())
-    }
-
-    /// Draws one id from memory, starting at `segment`. Sets `segment` to the one from which the next draw
-    /// starts.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn draw(self: &Arc<Self>, segment: &mut Arc<Segment>) -> Result<u64, ErrorKind> {
-        let drawn = self.stock.draw(segment)?;
-        if drawn.low {
-            self.signal_low();
-        }
-        Ok(drawn.id)
-    }
-
-    /// Draws `n` ids from memory. If memory has fewer, the error contains the ids drawn.
-    pub(crate) fn take(self: &Arc<Self>, n: u64) -> Result<Ranges, Ranges> {
-        let mut got = Ranges::none();
-        match self.stock.take(n, |taken| got.push(self.noted(taken))) {
-            Ok(()) => Ok(got),
-            Err(_) => Err(got),
-        }
-    }
-
-    /// Draws up to `n` consecutive ids from memory, starting at `segment`. Sets `segment` to the one from
-    /// which the next draw starts. Returns an empty range only if memory is empty.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn take_some(self: &Arc<Self>, n: u64, segment: &mut Arc<Segment>) -> IdRange {
-        loop {
-            let range = self.noted(segment.take(n));
-            if !range.is_empty() {
-                return range;
-            }
-            match self.stock.advance(segment) {
-                Ok(next) => *segment = next,
-                Err(_) => return range,
-            }
-        }
     }
 
     /// Returns how many ids were drawn or sent to waiting callers, without those dropped afterwards.
@@ -106,77 +96,17 @@ impl Core {
         })
     }
 
-    /// Returns the error of a call that wanted `n` ids and does not wait. Starts a refill for them.
-    #[cold]
-    pub(crate) fn refused_many(self: &Arc<Self>, n: u64) -> Error {
-        let level = self.stock.remaining();
-        if self.settings.order != Order::Global {
-            self.stats.note_wanted(n);
-            self.signal_low();
-        }
-        let message =
-            format!("memory has {level} ids, {n} requested; try again after the refill, or use `take`");
-        Error::new(ErrorKind::Empty, message)
-    }
-
-    fn noted(self: &Arc<Self>, taken: Taken) -> IdRange {
-        if taken.low {
-            self.signal_low();
-        }
-        taken.range
-    }
-
-    /// Returns the error of a call that does not wait. Empty memory signals low water too: otherwise a caller
-    /// that only uses `try_next` would never get an id.
-    #[cold]
-    pub(crate) fn refused(self: &Arc<Self>, reason: ErrorKind) -> Error {
-        if reason == ErrorKind::Empty && self.settings.order != Order::Global {
-            self.signal_low();
-        }
-        reason.into()
-    }
-
-    /// Passes the actor a permit to refill. Called by the one draw that crosses the watermark, and by callers
-    /// that find too few ids.
-    #[cold]
-    fn signal_low(self: &Arc<Self>) {
-        if self.stock.is_forked() {
-            return self.stock.disown();
-        }
-        // AcqRel: pairs with `low_is_over`. If `low` is already set, the actor will read the level after this
-        // draw, or is already refilling.
-        if !self.low.swap(true, Ordering::AcqRel) {
-            self.mailbox.signal(self);
-        }
-    }
-
-    /// Lets callers signal again. The actor calls this before it reads the level.
-    pub(crate) fn low_is_over(&self) {
-        // AcqRel: pairs with `signal_low`: the level read after this includes the draw that signalled.
-        self.low.swap(false, Ordering::AcqRel);
-    }
-
-    /// Keeps callers from signalling, after the actor has noted that memory is low. `false` if a signal is
-    /// already on its way, which has the same effect.
-    pub(crate) fn low_is_known(&self) -> bool {
+    /// Takes the low-water permit, before a signal or once the actor has noted that memory is low. `false` if
+    /// it is taken: then the actor will read the level after this call, or is already refilling.
+    pub(crate) fn take_permit(&self) -> bool {
+        // AcqRel: pairs with `give_permit_back`.
         !self.low.swap(true, Ordering::AcqRel)
     }
 
-    /// Queues a message for the actor.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Closed`] if the actor is gone.
-    pub(crate) fn send(&self, message: Message) -> Result<(), ErrorKind> {
-        self.mailbox.send(message)
-    }
-
-    /// Revokes all ids in memory; see [`Stock::revoke`].
-    pub(crate) fn revoke(self: &Arc<Self>) -> u64 {
-        let lost = self.revoke_stock(ErrorKind::Empty);
-        let held = self.give_up_thread_blocks();
-        // A closed mailbox has no actor to notify.
-        let _ = self.send(Message::Revoked(self.clone()));
-        lost + held
+    /// Lets callers signal again. The actor calls this before it reads the level.
+    pub(crate) fn give_permit_back(&self) {
+        // AcqRel: pairs with `take_permit`: the level read after this includes the draw that signalled.
+        self.low.swap(false, Ordering::AcqRel);
     }
 
     /// Lets later revocations send a message again. Called before the actor marks the reserve in flight as
