@@ -111,7 +111,7 @@ mod text;
 pub mod __private {
     pub use crate::bounded_map::BoundedMap;
     pub use crate::id::{checked, read};
-    pub use crate::refill::policy::settled;
+    pub use crate::refill::engine::policy::settled;
     pub use crate::sequence::metrics::count;
     #[cfg(feature = "metrics")]
     pub use crate::sequence::metrics::totals;

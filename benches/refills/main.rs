@@ -52,8 +52,8 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput};
 use refill::engine::Engine;
-use refill::event::{Effect, Event};
-use refill::queue::Waiter;
+use refill::engine::event::{Effect, Event};
+use refill::engine::queue::Waiter;
 use sequence::settings::{Settings, Sizing};
 use sequence::stock::Stock;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::bytes::Bytes;
 use crate::name::SequenceName;
 use crate::range::{IdRange, Ranges};
-use crate::refill::policy::Policy;
+use crate::refill::engine::policy::Policy;
 use crate::sequence::segment::{MAX_LEN, Segment};
 use crate::sequence::settings::{Adaptive, Sizing};
 use crate::store::{Bounds, Change, Identity, SequenceInfo};

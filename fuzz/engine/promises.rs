@@ -6,7 +6,7 @@ use super::{Asked, Caller, Cause, Flight, Judged, Oracle};
 use crate::error::{Error, ErrorKind, Status};
 use crate::range::{IdRange, Ranges};
 use crate::refill::engine::END_STANDS;
-use crate::refill::event::{Effect, Event, Output};
+use crate::refill::engine::event::{Effect, Event, Output};
 use crate::sequence::segment::MAX_LEN;
 use crate::sequence::settings::Order;
 use crate::store::{GiveBack, Grant, Identity};

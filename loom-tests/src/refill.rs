@@ -2,10 +2,5 @@
 
 library! {
     "../../src/refill/driver/mod.rs" driver,
-    "../../src/refill/engine.rs" engine,
-    "../../src/refill/event.rs" event,
-    "../../src/refill/policy.rs" policy,
-    "../../src/refill/queue.rs" queue,
-    "../../src/refill/pending_give_back.rs" pending_give_back,
-    "../../src/refill/retry.rs" retry,
+    "../../src/refill/engine/mod.rs" engine,
 }

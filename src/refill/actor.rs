@@ -20,8 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::task::coop;
 use tokio::time::{Sleep, sleep_until, timeout};
 
-use super::driver::Driver;
-use super::pending_give_back::PendingGiveBack;
+use super::driver::{Driver, PendingGiveBack};
 use super::round_trip::{Landed, RoundTrip, give_back};
 use crate::error::{ErrorKind, Result};
 use crate::sequence::clock::Clock;

@@ -12,7 +12,7 @@ use tokio::runtime::Handle as RuntimeHandle;
 use tokio::time::timeout;
 use tracing::Instrument as _;
 
-use super::pending_give_back::PendingGiveBack;
+use super::driver::PendingGiveBack;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::sequence::clock::Clock;
 use crate::sequence::core::Core;

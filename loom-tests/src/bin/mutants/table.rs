@@ -35,7 +35,7 @@ const THREAD_BLOCK: &str = "src/sequence/thread_block.rs";
 const CORE: &str = "src/sequence/core.rs";
 const MAILBOX: &str = "src/sequence/mailbox.rs";
 const DRIVER: &str = "src/refill/driver/mod.rs";
-const ENGINE: &str = "src/refill/engine.rs";
+const ENGINE: &str = "src/refill/engine/mod.rs";
 
 pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
@@ -365,7 +365,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "last-come-first-served",
         "wake::first_come_first_served",
         &[edit(
-            "src/refill/queue.rs",
+            "src/refill/engine/queue.rs",
             "filled.callers.push_back(Waiting { ticket, waiter, want, deadline });",
             "filled.callers.push_front(Waiting { ticket, waiter, want, deadline });",
         )],

@@ -24,7 +24,7 @@ pub(crate) enum Event<W> {
     Raised,
     /// Everything in memory was revoked.
     Revoked,
-    /// Time has passed; see [`Engine::next_timer`](super::engine::Engine::next_timer).
+    /// Time has passed; see [`Engine::next_timer`](super::Engine::next_timer).
     Tick,
     /// No more refills will follow.
     Close,
