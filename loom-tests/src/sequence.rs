@@ -1,7 +1,7 @@
 //! The state shared by callers and the actor, without the files that need tokio or thread-locals.
 
 library! {
-    "../../src/sequence/block.rs" block,
+    "../../src/sequence/block/mod.rs" block,
     "../../src/sequence/core.rs" core,
     "../../src/sequence/draw.rs" draw,
     "../../src/sequence/mailbox.rs" mailbox,
@@ -14,7 +14,6 @@ library! {
     "../../src/sequence/settings.rs" settings,
     "../../src/sequence/stats.rs" stats,
     "../../src/sequence/stock.rs" stock,
-    "../../src/sequence/thread_block.rs" thread_block,
     "../../src/sequence/time.rs" time,
     "../../src/sequence/want.rs" want,
 }

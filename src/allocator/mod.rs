@@ -1,7 +1,5 @@
 //! Allocators, handles and blocks of one sequence.
 
-mod block_on;
-mod by_thread;
 mod handle;
 mod local;
 mod shared;
@@ -15,7 +13,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use crate::blocking::Blocking;
+use crate::blocking::{Blocking, block_on_reply};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::range::Ranges;
@@ -25,7 +23,6 @@ use crate::sequence::snapshot::Snapshot;
 use crate::sequence::want::Want;
 use crate::sync::Arc;
 
-pub(crate) use block_on::{block_on, block_on_reply};
 pub use handle::{Handle, IdBlock};
 pub(crate) use shared::{CoreRef, Shared};
 
@@ -101,7 +98,7 @@ impl<T: Id> Allocator<T> {
     fn draw_slow(&self) -> Result<u64, ErrorKind> {
         match &self.core().blocks {
             None => local::draw_slow(&self.core_ref),
-            Some(blocks) => by_thread::draw_slow(blocks, &self.core_ref),
+            Some(blocks) => self.core().draw_by_thread(blocks, &self.core_ref.shared.mailbox),
         }
     }
 

@@ -21,7 +21,7 @@ const EVICTED: usize = usize::MAX;
 pub(crate) struct Core {
     /// The ids held by threads under [`Order::Thread`].
     #[cfg(not(idmill_loom))]
-    pub(crate) blocks: Option<Box<crate::sequence::thread_blocks::ThreadBlocks>>,
+    pub(crate) blocks: Option<Box<crate::sequence::block::table::BlockTable>>,
     /// Unique in the process and never reused, unlike an address: the key of per-thread caches.
     pub(crate) key: u64,
     pub(crate) stock: Stock,

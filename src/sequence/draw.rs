@@ -25,6 +25,25 @@ impl Core {
         Ok(drawn.id)
     }
 
+    /// Draws one id for this thread, after its block is used up.
+    #[cfg(not(idmill_loom))]
+    pub(crate) fn draw_by_thread(
+        self: &Arc<Self>,
+        blocks: &crate::sequence::block::table::BlockTable,
+        mailbox: &Mailbox,
+    ) -> Result<u64, ErrorKind> {
+        // Check for a fork before taking the lock below: a thread that the fork did not copy may hold the lock.
+        if self.stock.is_forked() {
+            self.stock.disown();
+            return Err(ErrorKind::Closed);
+        }
+        let mut segment = self.stock.current();
+        let take = || self.take_some(self.settings.block, &mut segment, mailbox);
+        let id = blocks.renew(&self.stock, &self.stats, take);
+        // If memory had no block, this returns the reason, or an id that has arrived since.
+        id.map_or_else(|| self.draw(&mut segment, mailbox), Ok)
+    }
+
     /// Draws `n` ids from memory. If memory has fewer, the error contains the ids drawn.
     pub(crate) fn take(self: &Arc<Self>, n: u64, mailbox: &Mailbox) -> Result<Ranges, Ranges> {
         let mut got = Ranges::none();

@@ -3,7 +3,7 @@
 //! - [`segment`]: a range that is handed out from memory, by one `fetch_add` per draw.
 //! - [`stock`]: the segments of a sequence, and their revocation.
 //! - [`mod@core`]: all state of a sequence in this process; [`draw`]: draws from it.
-//! - [`block`], [`thread_block`], [`thread_blocks`], [`thread_slot`]: ids held by threads.
+//! - [`block`]: ids held by threads.
 //! - [`mailbox`]: messages from callers to the actor; [`reply`]: both ends of its answers.
 //! - [`registry`]: the sequences of a process by name.
 //! - [`grant_history`]: the history of a sequence, and the detection of a store that has lost committed
@@ -33,8 +33,5 @@ pub(crate) mod snapshot;
 pub(crate) mod stats;
 pub(crate) mod stock;
 pub(crate) mod task;
-pub(crate) mod thread_block;
-pub(crate) mod thread_blocks;
-pub(crate) mod thread_slot;
 pub(crate) mod time;
 pub(crate) mod want;

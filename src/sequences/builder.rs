@@ -6,7 +6,8 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::allocator::{Allocator, CoreRef, Shared, block_on_reply};
+use crate::allocator::{Allocator, CoreRef, Shared};
+use crate::blocking::block_on_reply;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::name::SequenceName;

@@ -1,19 +1,20 @@
 //! All sequences of one store that a process uses.
 
 mod administration;
-mod blocking;
 mod builder;
 mod health;
 mod max_age;
 mod open_all;
 pub(crate) mod probe;
+mod runtimes;
 mod start;
-mod threads;
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::allocator::Shared;
-use crate::blocking::Blocking;
+use crate::blocking::{Blocking, block_on_reply};
+use crate::error::Result;
 use crate::id::Id;
 use crate::sequence::mailbox::Ending;
 #[cfg(feature = "metrics")]
@@ -25,6 +26,9 @@ pub use administration::Admin;
 pub use builder::SequenceBuilder;
 pub use health::{HealthReport, Trouble};
 pub use start::SequencesBuilder;
+
+/// How much longer than the close timeout `close` waits for a runtime that does not run.
+const CLOSE_MARGIN: Duration = Duration::from_secs(10);
 
 /// The sequences of one store, by name, with one refill actor for all of them.
 ///
@@ -93,6 +97,25 @@ impl Sequences {
     /// Returns a view for threads outside any async runtime.
     pub fn blocking(&self) -> Blocking<&Self> {
         Blocking { of: self }
+    }
+}
+
+impl Blocking<&Sequences> {
+    /// Closes all allocators. The sequences are closed even if this fails: an error means that this call did
+    /// not wait until the remaining ids had been given back.
+    ///
+    /// # Errors
+    /// [`Deadline`](crate::ErrorKind::Deadline) if the refills' runtime does not run for 10 s longer than the
+    /// [close timeout](crate::SequencesBuilder::close_timeout);
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if this is the only thread that drives the refills.
+    pub fn close(&self) -> Result<()> {
+        self.of.shared.mailbox.close(Ending::Asked);
+        let limit = self.of.shared.close_timeout.saturating_add(CLOSE_MARGIN);
+        let ended = async {
+            self.of.close().await;
+            Ok(())
+        };
+        block_on_reply(&self.of.shared.runtime, "`close`", ended, limit)
     }
 }
 

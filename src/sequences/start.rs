@@ -8,8 +8,9 @@ use tokio::sync::{Semaphore, watch};
 
 use super::Sequences;
 use super::max_age::MaxAge;
-use super::threads::Runtimes;
-use crate::allocator::{Shared, block_on};
+use super::runtimes::Runtimes;
+use crate::allocator::Shared;
+use crate::blocking::block_on;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::refill::actor::{Actor, ActorConfig};
 use crate::sequence::clock::Clock;

@@ -50,17 +50,16 @@ fn primitives_are_imported_through_the_facade() {
 }
 
 /// The files of a draw from memory.
-const DRAW: [&str; 10] = [
+const DRAW: [&str; 9] = [
     "allocator/local.rs",
-    "allocator/by_thread.rs",
-    "sequence/block.rs",
+    "sequence/block/mod.rs",
+    "sequence/block/slot.rs",
+    "sequence/block/table.rs",
+    "sequence/block/thread.rs",
     "sequence/core.rs",
     "sequence/draw.rs",
     "sequence/segment.rs",
     "sequence/stock.rs",
-    "sequence/thread_block.rs",
-    "sequence/thread_blocks.rs",
-    "sequence/thread_slot.rs",
 ];
 
 #[test]

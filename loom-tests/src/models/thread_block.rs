@@ -15,15 +15,15 @@ use loom::thread;
 use crate::error::ErrorKind;
 use crate::explore::explore;
 use crate::harness::models;
+use crate::sequence::block::thread::ThreadBlock;
 use crate::sequence::core::Core;
 use crate::sequence::mailbox::Mailbox;
-use crate::sequence::thread_block::ThreadBlock;
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::world::{range, sequence};
 
 models![a_thread_keeps_what_it_renewed, what_was_given_up_is_void];
 
-/// Does the thread's part: `ThreadBlocks::draw`, and then `ThreadBlocks::renew` if the thread block is empty.
+/// Does the thread's part: `BlockTable::draw`, and then `BlockTable::renew` if the thread block is empty.
 fn draw(core: &Arc<Core>, mailbox: &Mailbox, block: &ThreadBlock) -> Option<u64> {
     let mut segment = core.stock.current();
     let take = || core.take_some(2, &mut segment, mailbox);

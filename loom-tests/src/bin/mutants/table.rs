@@ -31,7 +31,8 @@ const fn edit(file: &'static str, find: &'static str, replace: &'static str) -> 
 
 const SEGMENT: &str = "src/sequence/segment.rs";
 const STOCK: &str = "src/sequence/stock.rs";
-const THREAD_BLOCK: &str = "src/sequence/thread_block.rs";
+const BLOCK: &str = "src/sequence/block/mod.rs";
+const THREAD_BLOCK: &str = "src/sequence/block/thread.rs";
 const CORE: &str = "src/sequence/core.rs";
 const MAILBOX: &str = "src/sequence/mailbox.rs";
 const DRIVER: &str = "src/refill/driver/mod.rs";
@@ -281,9 +282,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "block-reads-the-generation-after-taking",
         "revoke::a_block_renewed_meanwhile_is_void",
         &[
-            edit("src/sequence/block.rs", "let generation = stock.generation();\n", ""),
+            edit(BLOCK, "let generation = stock.generation();\n", ""),
             edit(
-                "src/sequence/block.rs",
+                BLOCK,
                 "*self = Self::new(take(), generation);",
                 "*self = Self::new(take(), stock.generation());",
             ),
@@ -293,7 +294,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "block-does-not-look-at-the-generation",
         "revoke::blocks_are_void",
         &[edit(
-            "src/sequence/block.rs",
+            BLOCK,
             "if id == self.end || !stock.is_current(self.generation) {",
             "let _ = stock; if id == self.end {",
         )],
@@ -310,7 +311,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "a-thread-block-is-given-up-twice",
         "thread_block::what_was_given_up_is_void",
-        &[edit("src/sequence/block.rs", "self.generation = GIVEN_UP;", "")],
+        &[edit(BLOCK, "self.generation = GIVEN_UP;", "")],
     ),
     mutant(
         "a-thread-block-is-given-up-without-the-lock",

@@ -9,8 +9,8 @@
 //! All accesses are `Relaxed`. The thread reads its own writes; the next thread in the slot gets them through
 //! the lock of the free slots. Other threads only read `next` as a level, for counting.
 
+use super::Block;
 use crate::range::IdRange;
-use crate::sequence::block::Block;
 use crate::sequence::stats::Stats;
 use crate::sequence::stock::Stock;
 use crate::sync::{AtomicU64, Mutex, Ordering};

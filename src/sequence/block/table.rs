@@ -1,40 +1,40 @@
 //! The blocks that threads hold of a sequence under [`Order::Thread`](crate::Order::Thread), for `&self`
 //! callers: the draws of different threads write to no common cache line.
 //!
-//! A thread that ends leaves its block to the next thread in its [slot](super::thread_slot), which draws from
+//! A thread that ends leaves its block to the next thread in its [slot](super::slot), which draws from
 //! it first. So short-lived threads waste no ids, and there are no more blocks than threads alive at one
 //! time.
 //!
 //! *Growing*: a thread keeps its slot while it lives, and is the only one that draws from its thread block.
 //! Its other ids come from the stock and are larger. After the actor returns ids to the thread, the block
-//! [drops](ThreadBlocks::catch_up) its smaller ids, including inherited ones. A thread that is ending no
+//! [drops](BlockTable::catch_up) its smaller ids, including inherited ones. A thread that is ending no
 //! longer uses its block.
 
 use std::fmt;
 
+use super::slot::ThreadSlot;
+use super::thread::ThreadBlock;
 use crate::range::IdRange;
 use crate::sequence::stats::Stats;
 use crate::sequence::stock::Stock;
-use crate::sequence::thread_block::ThreadBlock;
-use crate::sequence::thread_slot::ThreadSlot;
 use crate::sync::{CachePadded, OnceLock};
 
 /// Enough for four million threads; further threads draw without a thread block.
 const ROWS: usize = 20;
 
 /// Created when its thread first draws.
-type Place = OnceLock<Box<CachePadded<ThreadBlock>>>;
+type Entry = OnceLock<Box<CachePadded<ThreadBlock>>>;
 
 /// The thread blocks by slot.
 #[derive(Default)]
-pub(crate) struct ThreadBlocks {
+pub(crate) struct BlockTable {
     /// Inline: a draw through the pointer of a further row reads one more cache line.
-    first: [Place; ThreadSlot::columns(0)],
+    first: [Entry; ThreadSlot::columns(0)],
     /// Each row is created when the first of its threads draws.
-    further: [OnceLock<Box<[Place]>>; ROWS - 1],
+    further: [OnceLock<Box<[Entry]>>; ROWS - 1],
 }
 
-impl ThreadBlocks {
+impl BlockTable {
     /// Returns the next id of this thread's block, if it has one.
     #[allow(clippy::inline_always)] // a call would cost half as much as the body
     #[inline(always)]
@@ -87,7 +87,7 @@ impl ThreadBlocks {
     }
 
     fn make(&self, slot: ThreadSlot) -> Option<&ThreadBlock> {
-        let new = || (0..ThreadSlot::columns(slot.row)).map(|_| Place::new()).collect();
+        let new = || (0..ThreadSlot::columns(slot.row)).map(|_| Entry::new()).collect();
         let row = match slot.row.checked_sub(1) {
             None => &self.first[..],
             Some(further) => self.further.get(further)?.get_or_init(new),
@@ -96,8 +96,8 @@ impl ThreadBlocks {
     }
 }
 
-impl fmt::Debug for ThreadBlocks {
+impl fmt::Debug for BlockTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ThreadBlocks").finish_non_exhaustive()
+        f.debug_struct("BlockTable").finish_non_exhaustive()
     }
 }
