@@ -98,10 +98,10 @@ mod id;
 mod name;
 mod range;
 mod refill;
-mod sequence;
 mod sequences;
 #[cfg(feature = "serde")]
 mod serialization;
+mod state;
 pub mod store;
 mod sync;
 mod text;
@@ -112,11 +112,11 @@ pub mod __private {
     pub use crate::bounded_map::BoundedMap;
     pub use crate::id::{checked, read};
     pub use crate::refill::engine::policy::settled;
-    pub use crate::sequence::metrics::count;
-    #[cfg(feature = "metrics")]
-    pub use crate::sequence::metrics::totals;
     #[cfg(feature = "serde")]
     pub use crate::serialization::{read_id, write_id};
+    pub use crate::state::metrics::count;
+    #[cfg(feature = "metrics")]
+    pub use crate::state::metrics::totals;
     #[cfg(feature = "serde")]
     pub use serde;
 }
@@ -127,6 +127,6 @@ pub use error::{Error, ErrorKind, Operation, Result, Status};
 pub use id::Id;
 pub use name::SequenceName;
 pub use range::{IdRange, Ids, Ranges};
-pub use sequence::settings::Order;
-pub use sequence::snapshot::{Gaps, Health, Snapshot};
 pub use sequences::{Admin, HealthReport, SequenceBuilder, Sequences, SequencesBuilder, Trouble};
+pub use state::settings::Order;
+pub use state::snapshot::{Gaps, Health, Snapshot};

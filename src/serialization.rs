@@ -11,8 +11,8 @@ use crate::error::{Error, ErrorKind, Operation, Status};
 use crate::id::Id;
 use crate::name::SequenceName;
 use crate::range::{IdRange, Ranges};
-use crate::sequence::settings::Order;
-use crate::sequence::snapshot::Health;
+use crate::state::settings::Order;
+use crate::state::snapshot::Health;
 use crate::store::{Bounds, Cursor, Durability, Identity, SequenceInfo};
 
 fn read<'de, D: Deserializer<'de>, T: FromStr<Err = Error>>(from: D) -> Result<T, D::Error> {

@@ -40,7 +40,7 @@ library! {
 pub(crate) use error::Error;
 
 mod refill;
-mod sequence;
+mod state;
 /// The same part of `store` that the models use.
 #[path = "../../loom-tests/src/store.rs"]
 #[allow(unexpected_cfgs, unused_imports, reason = "only part of the module is used here")]
@@ -54,8 +54,8 @@ use criterion::{Criterion, Throughput};
 use refill::engine::Engine;
 use refill::engine::event::{Effect, Event};
 use refill::engine::queue::Waiter;
-use sequence::settings::{Settings, Sizing};
-use sequence::stock::Stock;
+use state::settings::{Settings, Sizing};
+use state::stock::Stock;
 
 /// The cost of a reserve does not depend on the number of ids, so the number is small.
 const STEP: u64 = 100;

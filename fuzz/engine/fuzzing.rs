@@ -7,8 +7,8 @@ use crate::bytes::Bytes;
 use crate::name::SequenceName;
 use crate::range::{IdRange, Ranges};
 use crate::refill::engine::policy::Policy;
-use crate::sequence::segment::{MAX_LEN, Segment};
-use crate::sequence::settings::{Adaptive, Sizing};
+use crate::state::segment::{MAX_LEN, Segment};
+use crate::state::settings::{Adaptive, Sizing};
 use crate::store::{Bounds, Change, Identity, SequenceInfo};
 
 /// The refill engine against its oracle.

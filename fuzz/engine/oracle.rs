@@ -18,10 +18,10 @@ use crate::range::{IdRange, Ranges};
 use crate::refill::engine::Engine;
 use crate::refill::engine::event::Event;
 use crate::refill::engine::queue::Waiter;
-use crate::sequence::segment::MAX_LEN;
-use crate::sequence::settings::{Adaptive, Order, Settings, Sizing};
-use crate::sequence::time::Time;
-use crate::sequence::want::Want;
+use crate::state::segment::MAX_LEN;
+use crate::state::settings::{Adaptive, Order, Settings, Sizing};
+use crate::state::time::Time;
+use crate::state::want::Want;
 use crate::store::{Bounds, Change, Grant, Identity, SequenceInfo};
 use crate::sync::Arc;
 

@@ -7,8 +7,8 @@ use crate::error::{Error, ErrorKind, Status};
 use crate::range::{IdRange, Ranges};
 use crate::refill::engine::END_STANDS;
 use crate::refill::engine::event::{Effect, Event, Output};
-use crate::sequence::segment::MAX_LEN;
-use crate::sequence::settings::Order;
+use crate::state::segment::MAX_LEN;
+use crate::state::settings::Order;
 use crate::store::{GiveBack, Grant, Identity};
 
 /// The shortest delay before a retry of a reserve.

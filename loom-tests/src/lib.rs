@@ -47,7 +47,7 @@ mod models;
 #[cfg(idmill_loom)]
 mod refill;
 #[cfg(idmill_loom)]
-mod sequence;
+mod state;
 #[cfg(idmill_loom)]
 mod store;
 #[cfg(idmill_loom)]

@@ -7,10 +7,10 @@ use crate::blocking::Blocking;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::range::Ranges;
-use crate::sequence::block::Block;
-use crate::sequence::segment::{MAX_LEN, Segment};
-use crate::sequence::settings::Order;
-use crate::sequence::want::Want;
+use crate::state::block::Block;
+use crate::state::segment::{MAX_LEN, Segment};
+use crate::state::settings::Order;
+use crate::state::want::Want;
 use crate::sync::Arc;
 
 macro_rules! waiting_draws {

@@ -13,7 +13,7 @@ use std::cell::RefCell;
 
 use super::CoreRef;
 use crate::error::ErrorKind;
-use crate::sequence::segment::Segment;
+use crate::state::segment::Segment;
 use crate::sync::Arc;
 
 /// Initial number of slots. A power of two, as is every later size.

@@ -17,10 +17,10 @@ use crate::blocking::{Blocking, block_on_reply};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::range::Ranges;
-use crate::sequence::core::Core;
-use crate::sequence::settings::{CallLimits, Order};
-use crate::sequence::snapshot::Snapshot;
-use crate::sequence::want::Want;
+use crate::state::core::Core;
+use crate::state::settings::{CallLimits, Order};
+use crate::state::snapshot::Snapshot;
+use crate::state::want::Want;
 use crate::sync::Arc;
 
 pub use handle::{Handle, IdBlock};

@@ -10,15 +10,15 @@ use tokio::time::timeout;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
-use crate::sequence::clock::Clock;
-use crate::sequence::core::Core;
-use crate::sequence::mailbox::{Ending, Mailbox};
-use crate::sequence::process::forked;
-use crate::sequence::registry::Registry;
-use crate::sequence::segment::Segment;
-use crate::sequence::settings::Settings;
-use crate::sequence::task::{Task, task_failed};
 use crate::sequences::probe::Probe;
+use crate::state::clock::Clock;
+use crate::state::core::Core;
+use crate::state::fork::forked;
+use crate::state::mailbox::{Ending, Mailbox};
+use crate::state::registry::Registry;
+use crate::state::segment::Segment;
+use crate::state::settings::Settings;
+use crate::state::task::{Task, task_failed};
 use crate::store::{Capabilities, Identity, Store};
 use crate::sync::{Arc, Mutex};
 

@@ -9,11 +9,11 @@ use crate::blocking::Blocking;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::range::{IdRange, Ranges};
-use crate::sequence::core::Core;
-use crate::sequence::mailbox::{Known, Question};
-use crate::sequence::settings::Order;
-use crate::sequence::time::Time;
-use crate::sequence::want::Want;
+use crate::state::core::Core;
+use crate::state::mailbox::{Question, Unreserved};
+use crate::state::settings::Order;
+use crate::state::time::Time;
+use crate::state::want::Want;
 
 /// Attempts of [`Allocator::take_in_a_row`].
 const TRIES: usize = 8;
@@ -232,7 +232,7 @@ fn surely_left(core: &Core, want: u64) -> bool {
 /// Returns how many ids the store has left to reserve. `None` if the store does not answer or takes no ids
 /// back: such a store, for example a window, may hold ids that its counter does not show, so only a reserve
 /// shows how many are left.
-async fn left_in_store(core_ref: &CoreRef, limit: Duration) -> Option<Known> {
+async fn left_in_store(core_ref: &CoreRef, limit: Duration) -> Option<Unreserved> {
     let (core, store) = (&core_ref.core, core_ref.shared.store.clone());
     if !core_ref.shared.can.gives_back {
         return None;
@@ -242,6 +242,6 @@ async fn left_in_store(core_ref: &CoreRef, limit: Duration) -> Option<Known> {
     let (bounds, next) = info
         .map_or((core.settings.bounds, Some(core.settings.bounds.start())), |info| (info.bounds, info.next));
     let last = u128::from(bounds.max().min(core.settings.ceiling));
-    let unreserved = next.map_or(0, |next| (last + 1).saturating_sub(next.into()));
-    Some(Known { unreserved: unreserved.try_into().unwrap_or(u64::MAX), moves })
+    let ids = next.map_or(0, |next| (last + 1).saturating_sub(next.into()));
+    Some(Unreserved { ids: ids.try_into().unwrap_or(u64::MAX), moves })
 }

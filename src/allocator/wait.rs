@@ -12,9 +12,9 @@ use tokio::time::timeout;
 use super::CoreRef;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::range::Ranges;
-use crate::sequence::mailbox::Question;
-use crate::sequence::reply::{Place, Reply};
-use crate::sequence::task::Task;
+use crate::state::mailbox::Question;
+use crate::state::reply::{Place, Reply};
+use crate::state::task::Task;
 
 /// Waits for ids up to `timeout`.
 pub(super) async fn wait(

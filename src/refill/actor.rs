@@ -23,12 +23,12 @@ use tokio::time::{Sleep, sleep_until, timeout};
 use super::driver::{Driver, PendingGiveBack};
 use super::round_trip::{Landed, RoundTrip, give_back};
 use crate::error::{ErrorKind, Result};
-use crate::sequence::clock::Clock;
-use crate::sequence::core::{Core, NO_SLOT};
-use crate::sequence::mailbox::{Arrived, Ending, Mailbox, Message};
-use crate::sequence::metrics;
-use crate::sequence::registry::Registry;
-use crate::sequence::time::Time;
+use crate::state::clock::Clock;
+use crate::state::core::{Core, NO_SLOT};
+use crate::state::mailbox::{Arrived, Ending, Mailbox, Message};
+use crate::state::metrics;
+use crate::state::registry::Registry;
+use crate::state::time::Time;
 use crate::store::{Capabilities, Grant, Reserve, Store};
 use crate::sync::{Arc, Counter, Ordering};
 
@@ -434,7 +434,7 @@ fn is_over(timer: Option<Pin<&mut Sleep>>, cx: &mut Context<'_>) -> bool {
 mod tests {
     use super::*;
     use crate::name::SequenceName;
-    use crate::sequence::settings::Settings;
+    use crate::state::settings::Settings;
     use crate::store::MemoryStore;
 
     #[tokio::test(start_paused = true)]

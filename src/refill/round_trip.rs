@@ -14,10 +14,10 @@ use tracing::Instrument as _;
 
 use super::driver::PendingGiveBack;
 use crate::error::{Error, ErrorKind, Operation, Result};
-use crate::sequence::clock::Clock;
-use crate::sequence::core::Core;
-use crate::sequence::metrics;
-use crate::sequence::task::{Task, task_failed};
+use crate::state::clock::Clock;
+use crate::state::core::Core;
+use crate::state::metrics;
+use crate::state::task::{Task, task_failed};
 use crate::store::{Change, Grant, Reserve, Store};
 use crate::sync::Arc;
 

@@ -11,11 +11,11 @@ use crate::blocking::block_on_reply;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::name::SequenceName;
-use crate::sequence::core::Core;
-use crate::sequence::grant_history::GrantHistory;
-use crate::sequence::metrics;
-use crate::sequence::process::forked;
-use crate::sequence::settings::{Adaptive, CallLimits, Order, Settings, Sizing};
+use crate::state::core::Core;
+use crate::state::fork::forked;
+use crate::state::grant_history::GrantHistory;
+use crate::state::metrics;
+use crate::state::settings::{Adaptive, CallLimits, Order, Settings, Sizing};
 use crate::store::{self, Bounds, Identity, SequenceInfo};
 use crate::sync::Arc;
 

@@ -7,10 +7,10 @@ use super::Sequences;
 use super::probe::Silence;
 use crate::error::{Error, ErrorKind, Operation, Status};
 use crate::name::SequenceName;
-use crate::sequence::core::Core;
-use crate::sequence::mailbox::Mailbox;
-use crate::sequence::settings::Sizing;
-use crate::sequence::snapshot::{Health, Snapshot};
+use crate::state::core::Core;
+use crate::state::mailbox::Mailbox;
+use crate::state::settings::Sizing;
+use crate::state::snapshot::{Health, Snapshot};
 use crate::sync::Arc;
 
 /// Ids in memory that last less than this while the store fails are running out: load balancers need some

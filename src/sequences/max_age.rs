@@ -10,11 +10,11 @@ use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
-use crate::sequence::clock::Clock;
-use crate::sequence::core::Core;
-use crate::sequence::mailbox::Mailbox;
-use crate::sequence::registry::Registry;
-use crate::sequence::task::{Task, task_failed};
+use crate::state::clock::Clock;
+use crate::state::core::Core;
+use crate::state::mailbox::Mailbox;
+use crate::state::registry::Registry;
+use crate::state::task::{Task, task_failed};
 use crate::store::{Identity, SequenceInfo, Store};
 use crate::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(super) struct MaxAge {
 }
 
 /// The state of each core, by its key.
-type Known = HashMap<u64, State>;
+type States = HashMap<u64, State>;
 
 #[derive(Clone, Copy)]
 enum State {
@@ -75,7 +75,7 @@ impl MaxAge {
 
     /// Runs until the actor has ended.
     pub(super) async fn keep(self, mut ended: watch::Receiver<()>) {
-        let (mut known, mut last, mut pause) = (Known::new(), Instant::now(), self.quarter());
+        let (mut known, mut last, mut pause) = (States::new(), Instant::now(), self.quarter());
         loop {
             // Nothing is ever sent on this channel: it only signals the end.
             if timeout(pause, ended.changed()).await.is_ok() {
@@ -106,8 +106,8 @@ impl MaxAge {
 
     /// Checks all sequences that may have ids in memory. A sequence without a state got its first ids after
     /// the `last` check began. Returns the pause before the next check too.
-    async fn look(&self, known: &Known, last: Instant, begun: Instant) -> (Known, Duration) {
-        let (mut next, mut asked) = (Known::new(), Vec::new());
+    async fn look(&self, known: &States, last: Instant, begun: Instant) -> (States, Duration) {
+        let (mut next, mut asked) = (States::new(), Vec::new());
         for core in self.registry.cores() {
             // Lets the runtime's other tasks run in between: there may be a million sequences.
             consume_budget().await;

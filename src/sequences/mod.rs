@@ -16,9 +16,9 @@ use crate::allocator::Shared;
 use crate::blocking::{Blocking, block_on_reply};
 use crate::error::Result;
 use crate::id::Id;
-use crate::sequence::mailbox::Ending;
+use crate::state::mailbox::Ending;
 #[cfg(feature = "metrics")]
-use crate::sequence::metrics;
+use crate::state::metrics;
 use crate::store::Store;
 use crate::sync::Arc;
 

@@ -8,8 +8,8 @@ use tokio::time::timeout;
 use crate::allocator::Shared;
 use crate::error::{ErrorKind, Result, Status};
 use crate::name::SequenceName;
-use crate::sequence::task::Task;
-use crate::sequence::time::Time;
+use crate::state::task::Task;
+use crate::state::time::Time;
 use crate::sync::{Arc, Mutex};
 
 /// The time between two reads, and the time after which an answer is overdue.

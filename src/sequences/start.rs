@@ -13,11 +13,11 @@ use crate::allocator::Shared;
 use crate::blocking::block_on;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::refill::actor::{Actor, ActorConfig};
-use crate::sequence::clock::Clock;
-use crate::sequence::mailbox::Mailbox;
-use crate::sequence::metrics;
-use crate::sequence::registry::Registry;
-use crate::sequence::task::{Task, task_failed};
+use crate::state::clock::Clock;
+use crate::state::mailbox::Mailbox;
+use crate::state::metrics;
+use crate::state::registry::Registry;
+use crate::state::task::{Task, task_failed};
 use crate::store::{Capabilities, Store};
 use crate::sync::{Arc, Mutex};
 

@@ -16,8 +16,8 @@ use loom::thread;
 use crate::explore::explore;
 use crate::harness::models;
 use crate::range::Ranges;
-use crate::sequence::core::Core;
-use crate::sequence::mailbox::{Ending, Mailbox};
+use crate::state::core::Core;
+use crate::state::mailbox::{Ending, Mailbox};
 use crate::sync::Arc;
 use crate::world::{Actor, NEVER, next, sequence};
 

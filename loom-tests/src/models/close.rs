@@ -16,7 +16,7 @@ use crate::error::ErrorKind;
 use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
 use crate::range::IdRange;
-use crate::sequence::mailbox::Ending;
+use crate::state::mailbox::Ending;
 use crate::world::{Actor, assert_each_once, draw_anew, next, range, sequence, stock, wait};
 
 models![

@@ -15,7 +15,7 @@ use loom::thread;
 
 use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
-use crate::sequence::stock::Stock;
+use crate::state::stock::Stock;
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::world::{assert_each_once, drain, draw, draw_anew, range, stock};
 

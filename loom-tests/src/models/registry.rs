@@ -10,8 +10,8 @@ use loom::thread;
 
 use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
-use crate::sequence::core::Core;
-use crate::sequence::registry::Registry;
+use crate::state::core::Core;
+use crate::state::registry::Registry;
 use crate::sync::Arc;
 use crate::world::{name, settings};
 

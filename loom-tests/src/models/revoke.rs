@@ -17,8 +17,8 @@ use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
 use crate::range::IdRange;
 use crate::refill::driver::Driver;
-use crate::sequence::block::Block;
-use crate::sequence::mailbox::{Mailbox, Message};
+use crate::state::block::Block;
+use crate::state::mailbox::{Mailbox, Message};
 use crate::store::Grant;
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::world::{

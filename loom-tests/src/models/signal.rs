@@ -12,7 +12,7 @@ use loom::thread;
 use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
 use crate::refill::driver::Driver;
-use crate::sequence::segment::Segment;
+use crate::state::segment::Segment;
 use crate::sync::Arc;
 use crate::world::{MOST_SIGNALS, NOW, assert_each_once, range, sequence};
 

@@ -15,9 +15,9 @@ use loom::thread;
 use crate::error::ErrorKind;
 use crate::explore::explore;
 use crate::harness::models;
-use crate::sequence::block::thread::ThreadBlock;
-use crate::sequence::core::Core;
-use crate::sequence::mailbox::Mailbox;
+use crate::state::block::thread::ThreadBlock;
+use crate::state::core::Core;
+use crate::state::mailbox::Mailbox;
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::world::{range, sequence};
 

@@ -12,7 +12,7 @@ use loom::thread;
 
 use crate::explore::explore;
 use crate::harness::models;
-use crate::sequence::mailbox::Ending;
+use crate::state::mailbox::Ending;
 use crate::sync::Arc;
 use crate::world::{Actor, NEVER, assert_each_once, block_on, drain, next, sequence};
 

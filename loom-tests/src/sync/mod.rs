@@ -15,7 +15,7 @@
 //! the modelled atomics next to it do. Access to these containers is always safe, because loom runs one
 //! thread at a time.
 //!
-//! *An ordering that is too weak is detected.* Every [`Segment`](crate::sequence::segment::Segment) holds a
+//! *An ordering that is too weak is detected.* Every [`Segment`](crate::state::segment::Segment) holds a
 //! modelled atomic, and loom requires that each access to an atomic happens after its creation. If the
 //! ordering of the atomic store that publishes a segment is too weak, loom reports the first draw that loads
 //! the pointer to the segment.

@@ -7,13 +7,13 @@ use super::engine::event::{Effect, Event, Output};
 use super::engine::queue::Waiter;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::range::{IdRange, Ranges};
-use crate::sequence::core::Core;
-use crate::sequence::grant_history::GrantHistory;
-use crate::sequence::mailbox::{Mailbox, Question, Request};
-use crate::sequence::metrics;
-use crate::sequence::reply::Answer;
-use crate::sequence::time::Time;
-use crate::sequence::want::Want;
+use crate::state::core::Core;
+use crate::state::grant_history::GrantHistory;
+use crate::state::mailbox::{Mailbox, Question, Request};
+use crate::state::metrics;
+use crate::state::reply::Answer;
+use crate::state::time::Time;
+use crate::state::want::Want;
 use crate::store::{Change, GiveBack, Grant, Identity, Reserve};
 use crate::sync::Arc;
 
@@ -104,8 +104,7 @@ impl Driver {
             self.reply(reply, ids);
             return None;
         }
-        let known = known.filter(|known| known.moves == self.core.stats.moves());
-        let known = known.map(|known| known.unreserved);
+        let known = known.filter(|known| known.moves == self.core.stats.moves()).map(|known| known.ids);
         self.step(Event::Request { waiter: reply, want, known, deadline }, now)
     }
 

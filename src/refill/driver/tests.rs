@@ -6,9 +6,9 @@ use futures_util::FutureExt as _;
 
 use super::*;
 use crate::name::SequenceName;
-use crate::sequence::mailbox::Message;
-use crate::sequence::reply::Reply;
-use crate::sequence::settings::{Settings, Sizing};
+use crate::state::mailbox::Message;
+use crate::state::reply::Reply;
+use crate::state::settings::{Settings, Sizing};
 use crate::store::Bounds;
 
 fn grant(start: u64, epoch: u64) -> Grant {

@@ -2,8 +2,8 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::range::{IdRange, Ranges};
-use crate::sequence::time::Time;
-use crate::sequence::want::Want;
+use crate::state::time::Time;
+use crate::state::want::Want;
 use crate::store::{Change, Grant, Identity};
 
 #[derive(Debug)]

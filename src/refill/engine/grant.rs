@@ -4,8 +4,8 @@ use super::Engine;
 use super::event::Effect;
 use super::queue::Waiter;
 use crate::error::{Error, ErrorKind, Operation, Result};
-use crate::sequence::segment::MAX_LEN;
-use crate::sequence::time::Time;
+use crate::state::segment::MAX_LEN;
+use crate::state::time::Time;
 use crate::store::Grant;
 
 impl<W: Waiter> Engine<W> {

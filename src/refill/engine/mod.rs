@@ -25,10 +25,10 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::range::Ranges;
-use crate::sequence::grant_history::GrantHistory;
-use crate::sequence::segment::MAX_LEN;
-use crate::sequence::settings::{Order, Settings, Sizing};
-use crate::sequence::time::Time;
+use crate::state::grant_history::GrantHistory;
+use crate::state::segment::MAX_LEN;
+use crate::state::settings::{Order, Settings, Sizing};
+use crate::state::time::Time;
 use crate::store::{Change, Grant, Identity};
 use crate::sync::Arc;
 

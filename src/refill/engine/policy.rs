@@ -26,8 +26,8 @@
 
 use std::time::Duration;
 
-use crate::sequence::settings::{Adaptive, Sizing};
-use crate::sequence::time::Time;
+use crate::state::settings::{Adaptive, Sizing};
+use crate::state::time::Time;
 
 /// The sizes of the next refill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +155,7 @@ fn ids(count: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sequence::segment::MAX_LEN;
+    use crate::state::segment::MAX_LEN;
     use proptest::prelude::*;
 
     fn steady(settings: Adaptive, rate: u64, latency: Duration, seconds: u64) -> Policy {

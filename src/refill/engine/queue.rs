@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use super::event::Effect;
 use crate::error::Error;
 use crate::range::{IdRange, Ranges};
-use crate::sequence::time::Time;
-use crate::sequence::want::Want;
+use crate::state::time::Time;
+use crate::state::want::Want;
 
 /// The engine's view of a waiting caller.
 pub(crate) trait Waiter {

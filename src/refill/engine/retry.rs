@@ -5,7 +5,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
 use crate::error::{Error, Status};
-use crate::sequence::time::Time;
+use crate::state::time::Time;
 
 /// `None` from a valid grant until a reserve fails or the sequence ends. Boxed, since most sequences usually
 /// have no failure.

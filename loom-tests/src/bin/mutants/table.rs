@@ -29,12 +29,12 @@ const fn edit(file: &'static str, find: &'static str, replace: &'static str) -> 
     Edit { file, find, replace }
 }
 
-const SEGMENT: &str = "src/sequence/segment.rs";
-const STOCK: &str = "src/sequence/stock.rs";
-const BLOCK: &str = "src/sequence/block/mod.rs";
-const THREAD_BLOCK: &str = "src/sequence/block/thread.rs";
-const CORE: &str = "src/sequence/core.rs";
-const MAILBOX: &str = "src/sequence/mailbox.rs";
+const SEGMENT: &str = "src/state/segment.rs";
+const STOCK: &str = "src/state/stock.rs";
+const BLOCK: &str = "src/state/block/mod.rs";
+const THREAD_BLOCK: &str = "src/state/block/thread.rs";
+const CORE: &str = "src/state/core.rs";
+const MAILBOX: &str = "src/state/mailbox.rs";
 const DRIVER: &str = "src/refill/driver/mod.rs";
 const ENGINE: &str = "src/refill/engine/mod.rs";
 
@@ -374,7 +374,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "cancelled-reply-not-counted-by-the-caller",
         "cancel::every_id_is_drawn_or_counted",
-        &[edit("src/sequence/reply.rs", "self.core.stats.gap_dropped(ids.len());", "drop(ids);")],
+        &[edit("src/state/reply.rs", "self.core.stats.gap_dropped(ids.len());", "drop(ids);")],
     ),
     mutant(
         "cancelled-reply-not-counted-by-the-actor",
@@ -399,7 +399,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "insert-replaces",
         "registry::a_name_has_one_core",
         &[edit(
-            "src/sequence/registry.rs",
+            "src/state/registry.rs",
             "let kept = self.cores.get_or_insert(name.clone(), created.clone());",
             "self.cores.remove_if(name, |_| true); let kept = self.cores.get_or_insert(name.clone(), created.clone());",
         )],

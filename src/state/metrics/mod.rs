@@ -18,9 +18,9 @@ use metrics::{
 };
 
 use crate::error::{ErrorKind, Result, Status};
-use crate::sequence::core::Core;
-use crate::sequence::snapshot::{Health, Snapshot};
-use crate::sequence::stats::COUNTS;
+use crate::state::core::Core;
+use crate::state::snapshot::{Health, Snapshot};
+use crate::state::stats::COUNTS;
 use crate::store::Grant;
 use crate::sync::{Counter, Ordering, unless_it_panics};
 pub(crate) use share::{opening, record_all};

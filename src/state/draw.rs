@@ -2,10 +2,10 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::range::{IdRange, Ranges};
-use crate::sequence::core::Core;
-use crate::sequence::mailbox::{Mailbox, Message};
-use crate::sequence::segment::{Segment, Taken};
-use crate::sequence::settings::Order;
+use crate::state::core::Core;
+use crate::state::mailbox::{Mailbox, Message};
+use crate::state::segment::{Segment, Taken};
+use crate::state::settings::Order;
 use crate::sync::Arc;
 
 impl Core {
@@ -29,7 +29,7 @@ impl Core {
     #[cfg(not(idmill_loom))]
     pub(crate) fn draw_by_thread(
         self: &Arc<Self>,
-        blocks: &crate::sequence::block::table::BlockTable,
+        blocks: &crate::state::block::table::BlockTable,
         mailbox: &Mailbox,
     ) -> Result<u64, ErrorKind> {
         // Check for a fork before taking the lock below: a thread that the fork did not copy may hold the lock.
@@ -117,7 +117,7 @@ impl Core {
         }
     }
 
-    /// Revokes all ids in memory; see [`Stock::revoke`](crate::sequence::stock::Stock::revoke).
+    /// Revokes all ids in memory; see [`Stock::revoke`](crate::state::stock::Stock::revoke).
     pub(crate) fn revoke(self: &Arc<Self>, mailbox: &Mailbox) -> u64 {
         let lost = self.revoke_stock(ErrorKind::Empty);
         let held = self.give_up_thread_blocks();

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use crate::error::{ErrorKind, Result};
 use crate::range::Ranges;
-use crate::sequence::core::Core;
+use crate::state::core::Core;
 use crate::sync::{Arc, Mutex, OwnedSemaphorePermit, oneshot, unless_it_panics};
 
 /// The caller gives up by dropping the reply: ids that were already sent are counted as a gap.

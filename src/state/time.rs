@@ -2,6 +2,6 @@
 
 use std::time::Duration;
 
-/// A point in time, as the time since the start of the actor's [clock](crate::sequence::clock). The refill
+/// A point in time, as the time since the start of the actor's [clock](crate::state::clock). The refill
 /// engine uses no other clock.
 pub(crate) type Time = Duration;

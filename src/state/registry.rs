@@ -14,8 +14,8 @@ use std::fmt;
 
 use crate::bounded_map::BoundedMap;
 use crate::name::SequenceName;
-use crate::sequence::core::Core;
-use crate::sequence::grant_history::{GrantHistory, Reached};
+use crate::state::core::Core;
+use crate::state::grant_history::{GrantHistory, Reached};
 use crate::sync::{Arc, Map, Mutex, SegQueue, Weak};
 
 pub(crate) struct Registry {

@@ -12,11 +12,11 @@ use std::fmt;
 use std::mem;
 
 use crate::error::ErrorKind;
-use crate::sequence::core::Core;
-use crate::sequence::process::Process;
-use crate::sequence::reply::{Answer, Place, Reply};
-use crate::sequence::time::Time;
-use crate::sequence::want::Want;
+use crate::state::core::Core;
+use crate::state::fork::Process;
+use crate::state::reply::{Answer, Place, Reply};
+use crate::state::time::Time;
+use crate::state::want::Want;
 use crate::sync::{Arc, Mutex, Notify, SegQueue, Weak};
 
 /// A waiting caller.
@@ -32,14 +32,14 @@ pub(crate) struct Request {
 pub(crate) struct Question {
     pub(crate) want: Want,
     /// How many ids the store had left, if known.
-    pub(crate) known: Option<Known>,
+    pub(crate) known: Option<Unreserved>,
 }
 
 /// The number of ids that the store had left to reserve.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
-    pub(crate) unreserved: u64,
-    /// [`Stats::moves`](crate::sequence::stats::Stats::moves) before the store was read. If it has changed,
+pub(crate) struct Unreserved {
+    pub(crate) ids: u64,
+    /// [`Stats::moves`](crate::state::stats::Stats::moves) before the store was read. If it has changed,
     /// ids may have been in flight that were neither in the store nor in memory.
     pub(crate) moves: u64,
 }
@@ -237,7 +237,7 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
-    use crate::sequence::settings::Settings;
+    use crate::state::settings::Settings;
 
     #[test]
     fn a_forked_process_sends_and_receives_nothing() {

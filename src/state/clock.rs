@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::runtime::Handle as RuntimeHandle;
 use tokio::time::Instant;
 
-use crate::sequence::time::Time;
+use crate::state::time::Time;
 
 /// The longest timer passed to tokio: 30 years. A later timer fires at this limit, and the extra tick does
 /// nothing.

@@ -1,5 +1,5 @@
 //! The in-process state of one sequence, shared by its callers and the refill actor. Draws from it are in
-//! [`draw`](crate::sequence::draw).
+//! [`draw`](crate::state::draw).
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use std::fmt;
 use crate::error::Status;
 use crate::error::{Error, ErrorKind};
 use crate::name::SequenceName;
-use crate::sequence::settings::{Order, Settings, Sizing};
-use crate::sequence::stats::{Reported, Stats};
-use crate::sequence::stock::Stock;
+use crate::state::settings::{Order, Settings, Sizing};
+use crate::state::stats::{Reported, Stats};
+use crate::state::stock::Stock;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering};
 
 /// `users` of an evicted core: it cannot be used again.
@@ -21,7 +21,7 @@ const EVICTED: usize = usize::MAX;
 pub(crate) struct Core {
     /// The ids held by threads under [`Order::Thread`].
     #[cfg(not(idmill_loom))]
-    pub(crate) blocks: Option<Box<crate::sequence::block::table::BlockTable>>,
+    pub(crate) blocks: Option<Box<crate::state::block::table::BlockTable>>,
     /// Unique in the process and never reused, unlike an address: the key of per-thread caches.
     pub(crate) key: u64,
     pub(crate) stock: Stock,

@@ -7,9 +7,9 @@ use std::time::Duration;
 use metrics::SharedString;
 
 use super::{Count, Levels, read, record, unreported};
-use crate::sequence::core::Core;
-use crate::sequence::snapshot::Health;
-use crate::sequence::stats::COUNTS;
+use crate::state::core::Core;
+use crate::state::snapshot::Health;
+use crate::state::stats::COUNTS;
 use crate::sync::{Arc, Ordering};
 
 /// Maximum number of sequences with series of their own. With about 30 series each, more would take a scrape
@@ -62,7 +62,7 @@ pub(crate) fn record_all(cores: &[Arc<Core>], now: Duration) {
 type Rank = (bool, f64);
 
 fn rank(core: &Core, now: Duration) -> Rank {
-    let snapshot = crate::sequence::snapshot::Snapshot::of(core, now);
+    let snapshot = crate::state::snapshot::Snapshot::of(core, now);
     (snapshot.health() != Health::Serving, busyness(snapshot.rate, has_own(core)))
 }
 

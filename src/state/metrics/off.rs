@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::Result;
-use crate::sequence::core::Core;
+use crate::state::core::Core;
 use crate::store::Grant;
 
 pub(crate) fn describe() {}

@@ -13,7 +13,7 @@
 //! - *Growing* requires a draw that happens after another to see a later offset, which coherence of one
 //!   location guarantees.
 //! - `start`, `len` and `mark` never change; a thread that holds the `Arc` got it through an `ArcSwap`
-//!   (release/acquire, see [`stock`](crate::sequence::stock)) or created it.
+//!   (release/acquire, see [`stock`](crate::state::stock)) or created it.
 //!
 //! The watermark's single signal relies on the same atomicity: the offsets `[0, len)` are assigned to draws
 //! without overlap, so at most one draw gets the offset `mark`.

@@ -12,8 +12,8 @@ pub(crate) mod table;
 pub(crate) mod thread;
 
 use crate::range::IdRange;
-use crate::sequence::stats::Stats;
-use crate::sequence::stock::Stock;
+use crate::state::stats::Stats;
+use crate::state::stock::Stock;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::error::{ErrorKind, string_enum};
-use crate::sequence::core::Core;
-use crate::sequence::settings::Order;
+use crate::state::core::Core;
+use crate::state::settings::Order;
 use crate::store::{Bounds, Identity};
 
 /// Counters since the sequence was opened in this process, current levels, and estimates. Returned by

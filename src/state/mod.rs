@@ -11,7 +11,7 @@
 //! - [`settings`], [`stats`], [`snapshot`], [`metrics`]: the settings of a sequence, and its observable
 //!   state.
 //! - [`clock`], [`time`]: the clock for deadlines; [`task`]: work that is aborted when no caller waits for
-//!   it; [`process`]: detection of forks.
+//!   it; [`fork`]: detection of forks.
 //!
 //! This module only uses data types of the [store](crate::store), such as grants. Other modules call the
 //! store.
@@ -20,11 +20,11 @@ pub(crate) mod block;
 pub(crate) mod clock;
 pub(crate) mod core;
 pub(crate) mod draw;
+pub(crate) mod fork;
 pub(crate) mod grant_history;
 pub(crate) mod mailbox;
 #[cfg_attr(not(feature = "metrics"), path = "metrics/off.rs")]
 pub(crate) mod metrics;
-pub(crate) mod process;
 pub(crate) mod registry;
 pub(crate) mod reply;
 pub(crate) mod segment;

@@ -28,8 +28,8 @@
 
 use crate::error::ErrorKind;
 use crate::range::{IdRange, Ranges};
-use crate::sequence::process::Process;
-use crate::sequence::segment::{Drawn, Segment, Taken};
+use crate::state::fork::Process;
+use crate::state::segment::{Drawn, Segment, Taken};
 use crate::sync::{Arc, ArcSwap, AtomicU64, Mutex, Ordering};
 
 /// The order of the fields matters: a draw from a block only reads `generation`, next to the fields of `Core`

@@ -11,8 +11,8 @@
 
 use super::Block;
 use crate::range::IdRange;
-use crate::sequence::stats::Stats;
-use crate::sequence::stock::Stock;
+use crate::state::stats::Stats;
+use crate::state::stock::Stock;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 #[derive(Debug)]

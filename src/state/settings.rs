@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Operation, Result, string_enum};
 use crate::id::Id;
-use crate::sequence::segment::MAX_LEN;
+use crate::state::segment::MAX_LEN;
 use crate::store::Bounds;
 
 string_enum! {

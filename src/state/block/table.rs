@@ -15,8 +15,8 @@ use std::fmt;
 use super::slot::ThreadSlot;
 use super::thread::ThreadBlock;
 use crate::range::IdRange;
-use crate::sequence::stats::Stats;
-use crate::sequence::stock::Stock;
+use crate::state::stats::Stats;
+use crate::state::stock::Stock;
 use crate::sync::{CachePadded, OnceLock};
 
 /// Enough for four million threads; further threads draw without a thread block.
