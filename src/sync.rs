@@ -17,7 +17,6 @@ pub(crate) use parking_lot::Mutex;
 pub(crate) use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 
 use std::borrow::Borrow;
-use std::fmt;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -28,12 +27,6 @@ pub(crate) fn unless_it_panics<R>(work: impl FnOnce() -> R) -> Option<R> {
 
 /// A concurrent map whose lookups take no lock.
 pub(crate) struct Map<K, V>(papaya::HashMap<K, V>);
-
-impl<K, V> fmt::Debug for Map<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Map").finish_non_exhaustive()
-    }
-}
 
 impl<K: Hash + Eq, V: Clone> Map<K, V> {
     pub(crate) fn new() -> Self {

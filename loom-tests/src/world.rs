@@ -18,6 +18,7 @@ use crate::state::segment::{Drawn, Segment};
 use crate::state::settings::{Order, Settings, Sizing};
 use crate::state::stock::Stock;
 use crate::state::time::Time;
+use crate::state::want::Want;
 use crate::store::{Bounds, Grant, Identity, Reserve};
 use crate::sync::Arc;
 
@@ -105,7 +106,7 @@ pub(crate) fn next(core: &Arc<Core>, mailbox: &Mailbox) -> Result<u64, ErrorKind
 
 /// Waits for one id from the actor.
 pub(crate) fn wait(core: &Arc<Core>, mailbox: &Mailbox) -> Result<Ranges, ErrorKind> {
-    block_on(mailbox.ask(core, 1, NEVER, None)?).map_err(|error| error.kind())
+    block_on(mailbox.ask(core, Want::Ids(1), NEVER, None)?).map_err(|error| error.kind())
 }
 
 /// Asks for one id, and passes the request to `driver`.
@@ -114,7 +115,7 @@ pub(crate) fn asked(
     mailbox: &Mailbox,
     driver: impl FnOnce(Request) -> Option<Reserve>,
 ) -> Reply {
-    let pending = mailbox.ask(core, 1, NEVER, None).expect("open");
+    let pending = mailbox.ask(core, Want::Ids(1), NEVER, None).expect("open");
     let Some(Message::Request(request)) = mailbox.receive(0).messages.pop_front() else {
         panic!("the mailbox has no request")
     };

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Allocator, CoreRef};
+use super::Allocator;
 use crate::blocking::Blocking;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
@@ -13,8 +13,15 @@ use crate::state::settings::Order;
 use crate::state::want::Want;
 use crate::sync::Arc;
 
-macro_rules! waiting_draws {
+macro_rules! draws {
     () => {
+        /// Returns the next id of the published segment, or the reason why there is none.
+        #[cold]
+        #[inline(never)]
+        fn draw_slow(&mut self) -> Result<u64, ErrorKind> {
+            self.allocator.core().draw(&mut self.segment, self.allocator.mailbox())
+        }
+
         /// Returns the next id, and waits for a refill if memory holds none. See [`Allocator::next`].
         ///
         /// # Errors
@@ -50,9 +57,7 @@ macro_rules! waiting_draws {
                 Some(id) => Ok(T::from_raw(id)),
                 None => match self.draw_slow() {
                     Ok(id) => Ok(T::from_raw(id)),
-                    Err(reason) => {
-                        Err(self.allocator.core().refused(reason, &self.allocator.core_ref.shared.mailbox))
-                    }
+                    Err(reason) => Err(self.allocator.core().refused(reason, self.allocator.mailbox())),
                 },
             }
         }
@@ -102,14 +107,6 @@ impl<T: Id> Handle<T> {
         self.allocator.core_ref.draw_from(&self.segment)
     }
 
-    /// Returns the next id of the published segment.
-    #[cold]
-    #[inline(never)]
-    fn draw_slow(&mut self) -> Result<u64, ErrorKind> {
-        let CoreRef { core, shared } = &self.allocator.core_ref;
-        core.draw(&mut self.segment, &shared.mailbox)
-    }
-
     /// Returns exactly `n` ids. See [`Allocator::take`].
     ///
     /// # Errors
@@ -118,7 +115,7 @@ impl<T: Id> Handle<T> {
         self.allocator.take(n).await
     }
 
-    waiting_draws!();
+    draws!();
 }
 
 macro_rules! blocking_draws {
@@ -185,28 +182,20 @@ impl<T: Id> IdBlock<T> {
     /// Returns the next id of the block, or of a new block from memory.
     #[inline]
     fn draw(&mut self) -> Option<u64> {
-        let CoreRef { core, shared } = &self.allocator.core_ref;
+        let (allocator, segment, size) = (&self.allocator, &mut self.segment, self.size);
+        let core = allocator.core();
         if let Some(id) = self.block.draw(&core.stock) {
             return Some(id);
         }
-        let (segment, size) = (&mut self.segment, self.size);
-        self.block.renew(&core.stock, &core.stats, || core.take_some(size, segment, &shared.mailbox))
+        self.block.renew(&core.stock, &core.stats, || core.take_some(size, segment, allocator.mailbox()))
     }
 
-    /// Returns the reason why no block is available, or an id that has arrived since.
-    #[cold]
-    #[inline(never)]
-    fn draw_slow(&mut self) -> Result<u64, ErrorKind> {
-        let CoreRef { core, shared } = &self.allocator.core_ref;
-        core.draw(&mut self.segment, &shared.mailbox)
-    }
-
-    waiting_draws!();
+    draws!();
 }
 
 impl<T: Id> Drop for IdBlock<T> {
     fn drop(&mut self) {
-        self.block.abandon(&self.allocator.core_ref.core.stats);
+        self.block.abandon(&self.allocator.core().stats);
     }
 }
 

@@ -18,6 +18,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::range::Ranges;
 use crate::state::core::Core;
+use crate::state::mailbox::Mailbox;
 use crate::state::settings::{CallLimits, Order};
 use crate::state::snapshot::Snapshot;
 use crate::state::want::Want;
@@ -54,6 +55,10 @@ impl<T: Id> Allocator<T> {
         &self.core_ref.core
     }
 
+    fn mailbox(&self) -> &Mailbox {
+        &self.core_ref.shared.mailbox
+    }
+
     /// Returns the next id from memory; never waits for the store. It neither locks nor allocates while the
     /// thread's cache holds ids, except at the watermark. If memory holds no ids, this starts a refill,
     /// except under [`Order::Global`].
@@ -77,7 +82,7 @@ impl<T: Id> Allocator<T> {
         if reason == ErrorKind::Closed {
             self.core_ref.shared.closed()
         } else {
-            self.core().refused(reason, &self.core_ref.shared.mailbox)
+            self.core().refused(reason, self.mailbox())
         }
     }
 
@@ -98,7 +103,7 @@ impl<T: Id> Allocator<T> {
     fn draw_slow(&self) -> Result<u64, ErrorKind> {
         match &self.core().blocks {
             None => local::draw_slow(&self.core_ref),
-            Some(blocks) => self.core().draw_by_thread(blocks, &self.core_ref.shared.mailbox),
+            Some(blocks) => self.core().draw_by_thread(blocks, self.mailbox()),
         }
     }
 
@@ -203,7 +208,7 @@ impl<T: Id> Allocator<T> {
     /// held by threads. An [`IdBlock`] discards its ids at its next draw. After this returns, no new draw
     /// gets an id that was reserved before the call.
     pub fn discard(&self) -> u64 {
-        self.core().revoke(&self.core_ref.shared.mailbox)
+        self.core().revoke(self.mailbox())
     }
 
     /// Returns counters, levels and estimates as of now. Cheap enough to be called every second.

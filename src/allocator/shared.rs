@@ -111,18 +111,14 @@ impl Drop for Shared {
     }
 }
 
-/// One user of a core. It prevents the core's eviction, and keeps the actor alive.
+/// One user of a core. It prevents the core's eviction, and keeps the actor alive. The core counts the user
+/// before this is created.
 pub(crate) struct CoreRef {
     pub(crate) core: Arc<Core>,
     pub(crate) shared: Arc<Shared>,
 }
 
 impl CoreRef {
-    /// Creates a reference to a core. The caller has already incremented the core's user count.
-    pub(crate) fn new(core: Arc<Core>, shared: Arc<Shared>) -> Self {
-        Self { core, shared }
-    }
-
     /// Draws one id from this segment only. Follows the pointer to the mailbox only at the watermark.
     #[inline]
     pub(super) fn draw_from(&self, segment: &Segment) -> Option<u64> {

@@ -100,7 +100,7 @@ impl<T: Id> Allocator<T> {
         }
         match core.stock.ended() {
             Some(reason) => Err(self.refused(reason)),
-            None => Err(core.refused_many(n, &self.core_ref.shared.mailbox)),
+            None => Err(core.refused_many(n, self.mailbox())),
         }
     }
 

@@ -237,7 +237,8 @@ impl<T: Id> SequenceBuilder<T> {
             core
         });
         // `core` counts a user for this call; from here on, the `CoreRef` releases it on drop.
-        let allocator = Allocator::new(CoreRef::new(core.clone(), shared.clone()), self.limits);
+        let core_ref = CoreRef { core: core.clone(), shared: shared.clone() };
+        let allocator = Allocator::new(core_ref, self.limits);
         if shared.mailbox.is_closed() {
             core.close();
             return Err(shared.closed().of(name).during(Operation::Configure));

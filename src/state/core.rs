@@ -1,14 +1,12 @@
 //! The in-process state of one sequence, shared by its callers and the refill actor. Draws from it are in
 //! [`draw`](crate::state::draw).
 
-use std::fmt;
-
 #[cfg(not(idmill_loom))]
 use crate::error::Status;
 use crate::error::{Error, ErrorKind};
 use crate::name::SequenceName;
 use crate::state::settings::{Order, Settings, Sizing};
-use crate::state::stats::{Reported, Stats};
+use crate::state::stats::Stats;
 use crate::state::stock::Stock;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering};
 
@@ -29,7 +27,8 @@ pub(crate) struct Core {
     pub(crate) settings: Arc<Settings>,
     pub(crate) stats: Stats,
     /// The counts that the metrics recorder already has.
-    pub(crate) reported: Reported,
+    #[cfg(feature = "metrics")]
+    pub(crate) reported: crate::state::stats::Reported,
     /// The low-water permit: set while a signal is on its way to the actor, or the actor has noted that
     /// memory is low. The permit is neither lost nor duplicated. It belongs to the signal, and then to the
     /// actor.
@@ -60,7 +59,8 @@ impl Core {
             name,
             stock: Stock::new(),
             stats: Stats::default(),
-            reported: Reported::default(),
+            #[cfg(feature = "metrics")]
+            reported: crate::state::stats::Reported::default(),
             low: AtomicBool::new(false),
             revoked: AtomicBool::new(false),
             #[cfg(feature = "metrics")]
@@ -233,12 +233,6 @@ impl Core {
         // AcqRel: pairs with `revocation_seen`. If `revoked` is already set, the actor has yet to mark the
         // reserve in flight as revoked, and will do so after this revocation.
         self.revoked.swap(true, Ordering::AcqRel)
-    }
-}
-
-impl fmt::Debug for Core {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core").field("key", &self.key).field("name", &self.name).finish_non_exhaustive()
     }
 }
 

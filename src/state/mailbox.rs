@@ -8,7 +8,6 @@
 //! grows.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::mem;
 
 use crate::error::ErrorKind;
@@ -42,12 +41,6 @@ pub(crate) struct Unreserved {
     /// [`Stats::moves`](crate::state::stats::Stats::moves) before the store was read. If it has changed,
     /// ids may have been in flight that were neither in the store nor in memory.
     pub(crate) moves: u64,
-}
-
-impl From<u64> for Question {
-    fn from(want: u64) -> Self {
-        Want::Ids(want).into()
-    }
 }
 
 impl From<Want> for Question {
@@ -223,12 +216,6 @@ impl Mailbox {
     /// Resolves once there was a signal, a message or a close since it last resolved.
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
-    }
-}
-
-impl fmt::Debug for Mailbox {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mailbox").finish_non_exhaustive()
     }
 }
 

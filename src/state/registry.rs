@@ -10,8 +10,6 @@
 //! [`BoundedMap`]. So a lost sequence is still not created again, and a store that went back in time is still
 //! detected.
 
-use std::fmt;
-
 use crate::bounded_map::BoundedMap;
 use crate::name::SequenceName;
 use crate::state::core::Core;
@@ -114,11 +112,5 @@ impl Registry {
 
     pub(crate) fn len(&self) -> usize {
         self.cores.len()
-    }
-}
-
-impl fmt::Debug for Registry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registry").finish_non_exhaustive()
     }
 }

@@ -280,8 +280,3 @@ pub(crate) const COUNTS: usize = 11;
 pub(crate) struct Reported {
     pub(crate) counts: [Counter; COUNTS],
 }
-
-/// Empty without the feature.
-#[cfg(not(feature = "metrics"))]
-#[derive(Debug, Default)]
-pub(crate) struct Reported(());

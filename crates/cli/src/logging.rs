@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn verbose_log_has_only_targets_of_idmill() {
         let targets = targets(LevelFilter::DEBUG);
-        assert!(targets.would_enable("idmill::sequence", &Level::DEBUG));
+        assert!(targets.would_enable("idmill::refill", &Level::DEBUG));
         assert!(targets.would_enable("idmill_sqlite", &Level::DEBUG));
         assert!(targets.would_enable("h2::codec", &Level::WARN));
         assert!(!targets.would_enable("h2::codec", &Level::DEBUG));

@@ -18,6 +18,7 @@ use crate::harness::models;
 use crate::range::Ranges;
 use crate::state::core::Core;
 use crate::state::mailbox::{Ending, Mailbox};
+use crate::state::want::Want;
 use crate::sync::Arc;
 use crate::world::{Actor, NEVER, next, sequence};
 
@@ -25,7 +26,7 @@ models![every_id_is_drawn_or_counted, the_others_are_served];
 
 /// Asks, polls at most once, and gives up.
 fn asks_and_gives_up(core: &Arc<Core>, mailbox: &Mailbox, look: bool) -> u64 {
-    let mut ask = pin!(mailbox.ask(core, 1, NEVER, None).expect("open"));
+    let mut ask = pin!(mailbox.ask(core, Want::Ids(1), NEVER, None).expect("open"));
     if !look {
         return 0;
     }

@@ -19,6 +19,7 @@ use crate::range::IdRange;
 use crate::refill::driver::Driver;
 use crate::state::block::Block;
 use crate::state::mailbox::{Mailbox, Message};
+use crate::state::want::Want;
 use crate::store::Grant;
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::world::{
@@ -201,7 +202,7 @@ fn the_end_is_heard_of_after_it() {
         assert!(driver.answered(exhausted(), NOW).is_none());
         revoker.join().unwrap();
         tell(&mut driver, &mailbox);
-        let second = mailbox.ask(&core, 1, NEVER, None).expect("open");
+        let second = mailbox.ask(&core, Want::Ids(1), NEVER, None).expect("open");
         if tell(&mut driver, &mailbox) {
             assert!(driver.answered(exhausted(), NOW).is_none());
         }

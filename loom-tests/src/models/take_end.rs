@@ -17,6 +17,7 @@ use crate::refill::driver::Driver;
 use crate::state::mailbox::Message;
 use crate::state::segment::Segment;
 use crate::state::stock::Stock;
+use crate::state::want::Want;
 use crate::store::Grant;
 use crate::sync::Arc;
 use crate::world::{NEVER, NOW, assert_each_once, drain, draw_anew, identity, range, sequence, stock};
@@ -36,7 +37,7 @@ fn ids_drained_for_a_take_follow_all_drawn() {
         let count = |ids| core.stats.add_published(ids);
         assert!(core.stock.publish(range(1, 1), 0, 0, count) && core.stock.publish(range(2, 2), 0, 0, count));
         let mut driver = Driver::new(core.clone());
-        let waiting = mailbox.ask(&core, 9, NEVER, None).expect("open");
+        let waiting = mailbox.ask(&core, Want::Ids(9), NEVER, None).expect("open");
         let Some(Message::Request(request)) = mailbox.receive(0).messages.pop_front() else {
             panic!("the mailbox has no request")
         };

@@ -13,6 +13,7 @@ use loom::thread;
 use crate::explore::explore;
 use crate::harness::models;
 use crate::state::mailbox::Ending;
+use crate::state::want::Want;
 use crate::sync::Arc;
 use crate::world::{Actor, NEVER, assert_each_once, block_on, drain, next, sequence};
 
@@ -62,7 +63,7 @@ fn first_come_first_served() {
         let (core, mailbox) = sequence(1, 0, 100);
         let actor = Actor::new(&core, &mailbox);
         let actor = thread::spawn(move || actor.run(|| ()));
-        let asks = [(); 3].map(|()| mailbox.ask(&core, 1, NEVER, None).expect("open"));
+        let asks = [(); 3].map(|()| mailbox.ask(&core, Want::Ids(1), NEVER, None).expect("open"));
         let ids = asks.map(|ask| block_on(ask).expect("the store has enough").iter().collect::<Vec<_>>());
         assert_eq!(ids, [[1], [2], [3]]);
         mailbox.close(Ending::Asked);

@@ -1,7 +1,5 @@
 //! Carries out the engine's decisions for one sequence: on its stock and its waiting callers.
 
-use std::fmt;
-
 use super::engine::Engine;
 use super::engine::event::{Effect, Event, Output};
 use super::engine::queue::Waiter;
@@ -128,7 +126,7 @@ impl Driver {
         self.measure(now);
         self.core.stats.note_asked(None);
         let latency = now.saturating_sub(self.engine.asked().unwrap_or(now));
-        metrics::harmless(&self.core, || metrics::answered(&self.core, latency, &outcome));
+        metrics::answered(&self.core, latency, &outcome);
         let gap = outcome.as_ref().map_or_else(Error::gap, |grant| grant.gap);
         self.core.stats.add_granted(gap);
         self.core.stats.gap_abandoned(gap);
@@ -400,12 +398,6 @@ impl Driver {
             }
             _ => {}
         }
-    }
-}
-
-impl fmt::Debug for Driver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").field("core", &self.core).finish_non_exhaustive()
     }
 }
 

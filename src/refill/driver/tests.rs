@@ -45,7 +45,7 @@ fn empty_sequence_signals_once_until_it_is_refilled() {
 
 /// Sends the request of a `take` of `want` ids.
 fn ask(core: &Arc<Core>, mailbox: &Mailbox, want: u64) -> (Reply, Request) {
-    let reply = mailbox.ask(core, want, Time::MAX, None).unwrap();
+    let reply = mailbox.ask(core, Want::Ids(want), Time::MAX, None).unwrap();
     let Some(Message::Request(request)) = mailbox.receive(0).messages.pop_front() else { panic!("queued") };
     (reply, request)
 }

@@ -10,8 +10,6 @@
 //! [drops](BlockTable::catch_up) its smaller ids, including inherited ones. A thread that is ending no
 //! longer uses its block.
 
-use std::fmt;
-
 use super::slot::ThreadSlot;
 use super::thread::ThreadBlock;
 use crate::range::IdRange;
@@ -93,11 +91,5 @@ impl BlockTable {
             Some(further) => self.further.get(further)?.get_or_init(new),
         };
         Some(row.get(slot.column)?.get_or_init(Box::default))
-    }
-}
-
-impl fmt::Debug for BlockTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlockTable").finish_non_exhaustive()
     }
 }

@@ -102,19 +102,27 @@ pub(crate) fn answered(core: &Core, latency: Duration, outcome: &Result<Grant>) 
         Err(error) if error.status() == Status::Unknown => "unknown",
         Err(_) => "failed",
     };
-    histogram!(LATENCY, "sequence" => share::label(core), "outcome" => outcome).record(latency.as_secs_f64());
+    harmless(core, || {
+        histogram!(LATENCY, "sequence" => share::label(core), "outcome" => outcome)
+            .record(latency.as_secs_f64());
+    });
 }
 
 /// Calls the recorder. If it panics, this record is lost, and callers are not affected.
-pub(crate) fn harmless(core: &Core, tell: impl FnOnce()) {
+fn harmless(core: &Core, tell: impl FnOnce()) {
     if unless_it_panics(tell).is_none() {
         tracing::warn!(sequence = %core.name, "the metrics recorder panicked");
     }
 }
 
-/// Records all metrics of a sequence, as of `now` by the actor's clock. For a sequence without series of its
-/// own, records only the increase of the counts, and not the levels, which are sums over many sequences.
+/// Records all metrics of a sequence for the actor, as of `now` by its clock.
 pub(crate) fn record(core: &Core, now: Duration) {
+    harmless(core, || report(core, now));
+}
+
+/// Records all metrics of a sequence. For a sequence without series of its own, records only the increase of
+/// the counts, and not the levels, which are sums over many sequences.
+fn report(core: &Core, now: Duration) {
     let (counts, now) = read(core, now);
     let label = share::label(core);
     for (at, (counter, count)) in counts.into_iter().enumerate() {

@@ -13,8 +13,6 @@ pub fn count(_: &'static str, _: &[(&'static str, &str)]) {}
 
 pub(crate) fn answered(_: &Core, _: Duration, _: &Result<Grant>) {}
 
-pub(crate) fn harmless(_: &Core, _: impl FnOnce()) {}
-
 pub(crate) fn record(_: &Core, _: Duration) {}
 
 pub(crate) fn opening(_: &Core, _: usize) {}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use metrics::SharedString;
 
-use super::{Count, Levels, read, record, unreported};
+use super::{Count, Levels, read, report, unreported};
 use crate::state::core::Core;
 use crate::state::snapshot::Health;
 use crate::state::stats::COUNTS;
@@ -49,7 +49,7 @@ pub(crate) fn record_all(cores: &[Arc<Core>], now: Duration) {
     let had_others = own.iter().any(|(_, core)| !has_own(core));
     for (_, core) in own {
         set(core, true);
-        record(core, now);
+        report(core, now);
     }
     if !others.is_empty() {
         record_others(others.iter().map(|(_, core)| &***core), now);
