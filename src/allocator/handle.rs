@@ -38,7 +38,7 @@ macro_rules! draws {
                     let wait = self.allocator.wait(Want::Ids(1), self.allocator.limits.timeout);
                     Box::pin(wait).await.map(|ids| ids.only())
                 }
-                Err(reason) => Err(self.allocator.draw_error(reason)),
+                Err(reason) => Err(self.allocator.core_ref.draw_error(reason)),
             }
         }
 
@@ -133,7 +133,7 @@ macro_rules! blocking_draws {
                     Err(ErrorKind::Empty) => {
                         self.of.allocator.wait_blocking("`next`", Want::Ids(1)).map(|ids| ids.only())
                     }
-                    Err(reason) => Err(self.of.allocator.draw_error(reason)),
+                    Err(reason) => Err(self.of.allocator.core_ref.draw_error(reason)),
                 }
             }
         }

@@ -220,12 +220,6 @@ impl<T: Id> Allocator<T> {
     pub fn name(&self) -> &str {
         &self.core().name
     }
-
-    fn draw_error(&self, reason: ErrorKind) -> Error {
-        let is_closed = reason == ErrorKind::Closed;
-        let error = if is_closed { self.core_ref.shared.closed() } else { Error::from(reason) };
-        error.of(&self.core().name).during(Operation::Draw)
-    }
 }
 
 impl<T: Id> Blocking<&Allocator<T>> {
@@ -240,7 +234,7 @@ impl<T: Id> Blocking<&Allocator<T>> {
             Err(ErrorKind::Empty) => {
                 self.of.wait_blocking("`next`", Want::Ids(1)).map(|ids| self.of.waited(&ids))
             }
-            Err(reason) => Err(self.of.draw_error(reason)),
+            Err(reason) => Err(self.of.core_ref.draw_error(reason)),
         }
     }
 
@@ -307,7 +301,7 @@ impl<T: Id> Allocator<T> {
             match self.draw_slow() {
                 Ok(id) => return Poll::Ready(Ok(T::from_raw(id))),
                 Err(ErrorKind::Empty) => {}
-                Err(reason) => return Poll::Ready(Err(self.draw_error(reason))),
+                Err(reason) => return Poll::Ready(Err(self.core_ref.draw_error(reason))),
             }
         }
         let waiting = waiting.get_or_insert_with(|| Box::pin(self.wait(Want::Ids(1), self.limits.timeout)));

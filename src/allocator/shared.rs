@@ -8,9 +8,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinError;
 use tokio::time::timeout;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
-use crate::sequences::probe::Probe;
 use crate::state::clock::Clock;
 use crate::state::core::Core;
 use crate::state::fork::forked;
@@ -42,8 +41,6 @@ pub(crate) struct Shared {
     pub(crate) seed: Option<u64>,
     /// The settings of the sequence created last: the next one usually has the same.
     pub(crate) settings: Mutex<Option<Arc<Settings>>>,
-    /// Reads of the store while a sequence fails.
-    pub(crate) probe: Arc<Probe>,
     /// Closed when the actor has ended.
     pub(crate) ended: watch::Receiver<()>,
 }
@@ -123,6 +120,13 @@ impl CoreRef {
     #[inline]
     pub(super) fn draw_from(&self, segment: &Segment) -> Option<u64> {
         segment.draw_noting(|| self.core.signal_low(&self.shared.mailbox))
+    }
+
+    /// Adds the sequence to the error of a draw, and the cause if the actor has ended.
+    pub(super) fn draw_error(&self, error: impl Into<Error>) -> Error {
+        let error = error.into();
+        let error = if error.kind() == ErrorKind::Closed { self.shared.closed() } else { error };
+        error.of(&self.core.name).during(Operation::Draw)
     }
 }
 

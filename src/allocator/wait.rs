@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, TryAcquireError};
 use tokio::time::timeout;
 
 use super::CoreRef;
-use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::range::Ranges;
 use crate::state::mailbox::Question;
 use crate::state::reply::{Place, Reply};
@@ -22,12 +22,8 @@ pub(super) async fn wait(
     question: impl Into<Question>,
     timeout: Duration,
 ) -> Result<Ranges> {
-    let core = &core_ref.core;
     let outcome = queue(&core_ref, question.into(), timeout).await;
-    outcome.map_err(|error| {
-        let error = if error.kind() == ErrorKind::Closed { core_ref.shared.closed() } else { error };
-        error.of(&core.name).during(Operation::Draw)
-    })
+    outcome.map_err(|error| core_ref.draw_error(error))
 }
 
 async fn queue(core_ref: &CoreRef, question: Question, timeout: Duration) -> Result<Ranges> {

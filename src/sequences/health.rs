@@ -4,7 +4,6 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Sequences;
-use super::probe::Silence;
 use crate::error::{Error, ErrorKind, Operation, Status};
 use crate::name::SequenceName;
 use crate::state::core::Core;
@@ -183,23 +182,23 @@ impl Sequences {
         HealthReport { health, sequences: cores.len(), troubles, is_closed, is_ready }
     }
 
-    /// Reads a failing sequence from the store, if it is time. Returns what the last reads showed.
-    fn ask_if_doubted(&self, found: &[(Trouble, &Arc<Core>)], now: Duration) -> Silence {
+    /// Reads a failing sequence from the store, if it is time. Returns whether the store is silent.
+    fn ask_if_doubted(&self, found: &[(Trouble, &Arc<Core>)], now: Duration) -> bool {
         let doubted = found.iter().find(|(trouble, core)| trouble.doubts_store() && core.is_used());
-        match doubted {
-            Some((trouble, _)) => self.shared.probe.ask(&self.shared, &trouble.name, now),
-            None => self.shared.probe.forget(),
+        if doubted.is_none() {
+            self.probe.forget();
         }
+        doubted.is_some_and(|(trouble, _)| self.probe.ask(&self.shared, &trouble.name, now))
     }
 }
 
-/// Decides on readiness from the supply of all sequences, and from what reads of the store showed.
-fn is_ready(supplies: &[Supply], silence: Silence) -> bool {
+/// Decides on readiness from the supply of all sequences, and from the reads of the store.
+fn is_ready(supplies: &[Supply], is_silent: bool) -> bool {
     let has = |supply| supplies.contains(&supply);
     if has(Supply::Refused) {
         return false;
     }
-    !has(Supply::RunningOut) || (has(Supply::Served) && silence == Silence::None)
+    !has(Supply::RunningOut) || (has(Supply::Served) && !is_silent)
 }
 
 /// Starts attempts. Transient errors end by themselves, so each sequence without ids is tried. After
@@ -279,17 +278,17 @@ mod tests {
 
     #[test]
     fn store_is_the_cause_if_silent_or_nothing_is_served() {
-        for (supplies, silence, ready) in [
-            (&[][..], Silence::None, true),
-            (&[Unknown], Silence::None, true),
-            (&[Served, Unknown], Silence::Silent, true),
-            (&[RunningOut, Served], Silence::None, true),
-            (&[RunningOut, Served], Silence::Silent, false),
-            (&[RunningOut, Unknown], Silence::None, false),
-            (&[RunningOut, RunningOut], Silence::None, false),
-            (&[Refused, Served], Silence::None, false),
+        for (supplies, is_silent, ready) in [
+            (&[][..], false, true),
+            (&[Unknown], false, true),
+            (&[Served, Unknown], true, true),
+            (&[RunningOut, Served], false, true),
+            (&[RunningOut, Served], true, false),
+            (&[RunningOut, Unknown], false, false),
+            (&[RunningOut, RunningOut], false, false),
+            (&[Refused, Served], false, false),
         ] {
-            assert_eq!(is_ready(supplies, silence), ready, "{supplies:?} {silence:?}");
+            assert_eq!(is_ready(supplies, is_silent), ready, "{supplies:?} {is_silent}");
         }
     }
 }

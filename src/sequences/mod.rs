@@ -5,7 +5,7 @@ mod builder;
 mod health;
 mod max_age;
 mod open_all;
-pub(crate) mod probe;
+mod probe;
 mod runtimes;
 mod start;
 
@@ -22,6 +22,8 @@ use crate::state::metrics;
 use crate::store::Store;
 use crate::sync::Arc;
 
+use probe::Probe;
+
 pub use administration::Admin;
 pub use builder::SequenceBuilder;
 pub use health::{HealthReport, Trouble};
@@ -37,6 +39,8 @@ const CLOSE_MARGIN: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Sequences {
     shared: Arc<Shared>,
+    /// Reads of the store while a sequence fails.
+    probe: Arc<Probe>,
 }
 
 impl Sequences {

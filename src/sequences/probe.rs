@@ -15,18 +15,9 @@ use crate::sync::{Arc, Mutex};
 /// The time between two reads, and the time after which an answer is overdue.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Whether reads of the store go unanswered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Silence {
-    /// The store answered the last read, or was not asked.
-    None,
-    /// The store did not answer, or rejects every request.
-    Silent,
-}
-
 /// The reads of one store.
 #[derive(Debug, Default)]
-pub(crate) struct Probe(Mutex<Heard>);
+pub(super) struct Probe(Mutex<Heard>);
 
 #[derive(Debug, Default)]
 struct Heard {
@@ -42,21 +33,21 @@ impl Heard {
         self.asked.is_none() && self.ended.is_none_or(|ended| now >= ended + SECOND)
     }
 
-    fn silence(&self, now: Time) -> Silence {
-        let is_overdue = self.asked.is_some_and(|asked| now > asked + SECOND);
-        if self.failed || is_overdue { Silence::Silent } else { Silence::None }
+    fn is_silent(&self, now: Time) -> bool {
+        self.failed || self.asked.is_some_and(|asked| now > asked + SECOND)
     }
 }
 
 impl Probe {
-    /// Starts a read, if it is time, and returns what the reads before it showed.
-    pub(super) fn ask(self: &Arc<Self>, shared: &Shared, name: &SequenceName, now: Time) -> Silence {
+    /// Starts a read, if it is time. Returns whether the store left an earlier read unanswered, or rejects
+    /// every request.
+    pub(super) fn ask(self: &Arc<Self>, shared: &Shared, name: &SequenceName, now: Time) -> bool {
         let mut heard = self.0.lock();
         if heard.is_due(now) && shared.must_be_open().is_ok() {
             heard.asked = Some(now);
             shared.runtime.spawn(self.clone().read(shared, name.clone()));
         }
-        heard.silence(now)
+        heard.is_silent(now)
     }
 
     fn read(self: Arc<Self>, shared: &Shared, name: SequenceName) -> impl Future<Output = ()> + use<> {
@@ -71,10 +62,9 @@ impl Probe {
     }
 
     /// Forgets the answers: no sequence is in doubt.
-    pub(super) fn forget(&self) -> Silence {
+    pub(super) fn forget(&self) {
         let mut heard = self.0.lock();
         (heard.ended, heard.failed) = (None, false);
-        Silence::None
     }
 }
 

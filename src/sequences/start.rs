@@ -225,10 +225,9 @@ impl SequencesBuilder {
             can,
             seed: self.seed,
             settings: Mutex::new(None),
-            probe: Arc::default(),
             ended,
         };
-        Ok(Sequences { shared: Arc::new(shared) })
+        Ok(Sequences { shared: Arc::new(shared), probe: Arc::default() })
     }
 }
 

@@ -32,7 +32,8 @@ impl Core {
         blocks: &crate::state::block::table::BlockTable,
         mailbox: &Mailbox,
     ) -> Result<u64, ErrorKind> {
-        // Check for a fork before taking the lock below: a thread that the fork did not copy may hold the lock.
+        // Check for a fork before taking the lock below: a thread that the fork did not copy may hold the
+        // lock.
         if self.stock.is_forked() {
             self.stock.disown();
             return Err(ErrorKind::Closed);

@@ -1,7 +1,7 @@
 //! The number of ids in memory after a burst: a grid of steady rates, bursts, outages and latencies.
 //!
-//! The bound is the policy's own (`src/refill/engine/policy.rs`). Watermark and step each cover the rate of the
-//! last seconds for the duration of a refill, and half of the burst. Hence k = 2, plus a tenth for the
+//! The bound is the policy's own (`src/refill/engine/policy.rs`). Watermark and step each cover the rate of
+//! the last seconds for the duration of a refill, and half of the burst. Hence k = 2, plus a tenth for the
 //! measurement error.
 
 use std::time::Duration;

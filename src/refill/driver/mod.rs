@@ -89,8 +89,8 @@ impl Driver {
         self.step(Event::Low { wanted }, now)
     }
 
-    /// A caller found too few ids in memory; memory may have been filled since. Then the caller's draw is made
-    /// here, which may signal low water.
+    /// A caller found too few ids in memory; memory may have been filled since. Then this draws for the
+    /// caller, and may signal low water.
     pub(crate) fn request(&mut self, request: Request, mailbox: &Mailbox, now: Time) -> Option<Reserve> {
         let Request { question: Question { want, known }, deadline, reply, .. } = request;
         if reply.is_closed() {

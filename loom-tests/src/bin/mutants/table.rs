@@ -1,8 +1,8 @@
 //! The known bugs, each as a text change and the model that must catch it.
 //!
 //! These mutants are left out, because they change nothing that can be observed:
-//! - *`give_permit_back` with only `Release`, or `take_permit` with `Relaxed`.* The mailbox's queue and wake-up
-//!   already order the caller and the actor.
+//! - *`give_permit_back` with only `Release`, or `take_permit` with `Relaxed`.* The mailbox's queue and
+//!   wake-up already order the caller and the actor.
 
 /// A bug.
 pub(crate) struct Mutant {
