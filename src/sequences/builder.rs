@@ -311,7 +311,7 @@ fn drop_all_of<T: Id>(identity: Option<Identity>, allocator: &Allocator<T>) {
     let core = allocator.core();
     // Check for ids before reading the identity: an identity is noted before its ids are published.
     if core.holds_ids() && core.stats.identity() == identity {
-        let ids = allocator.revoke();
+        let ids = allocator.discard();
         tracing::warn!(sequence = %core.name, ids, "the sequence was reset, revoked or created again: dropped the ids in memory");
     }
 }
