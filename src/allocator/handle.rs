@@ -182,11 +182,11 @@ impl<T: Id> IdBlock<T> {
     /// Returns the next id of the block, or of a new block from memory.
     #[inline]
     fn draw(&mut self) -> Option<u64> {
-        let (allocator, segment, size) = (&self.allocator, &mut self.segment, self.size);
-        let core = allocator.core();
+        let core = self.allocator.core();
         if let Some(id) = self.block.draw(&core.stock) {
             return Some(id);
         }
+        let (allocator, segment, size) = (&self.allocator, &mut self.segment, self.size);
         self.block.renew(&core.stock, &core.stats, || core.take_some(size, segment, allocator.mailbox()))
     }
 
