@@ -6,7 +6,7 @@
 //! - [`Contention`]: the retry policy for lost races.
 //! - [`Remembered`]: a cache of sequences as last read or written.
 //! - [`Asked`]: the error kind after a failure, by the kind of request.
-//! - [`Numbers`]: validates a stored sequence; [`Fault`]: the reason why it is invalid.
+//! - [`Numbers`]: validates a stored sequence; [`InvalidRow`]: the reason why it is invalid.
 //! - [`Fill`]: fills a page of sequences or records.
 //! - [`history`]: the policy after a detected failover or restore: `failover=refuse`.
 //! - [`options`](mod@options): declares the options of a store once. URL parsing, validation, errors and
@@ -67,7 +67,7 @@ pub use mode::Mode;
 pub use raise::{create_at, raise};
 pub use refuse::refuse;
 pub use remembered::{PerSequence, Remembered};
-pub use row::{Fault, Numbers};
+pub use row::{InvalidRow, Numbers};
 pub use scheme::{CONNECT_TIMEOUT, Read, Scheme, connect, open};
 pub use shared::SharedConnection;
 pub use target::{Target, WindowTarget, WindowView};

@@ -8,14 +8,14 @@ use idmill::{Error, ErrorKind, SequenceName};
 /// The reason why a stored row is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "these are all cases: an unknown format or an invalid row")]
-pub enum Fault {
+pub enum InvalidRow {
     /// The format is unknown, perhaps of a later version.
     Format,
     /// Any other fault, worded to follow the name of the row: "has no name".
     Wrong(String),
 }
 
-impl Fault {
+impl InvalidRow {
     /// Returns the error for the row `what`. `so` is the consequence, such as "nothing was changed". The kind
     /// is [`Unsupported`](ErrorKind::Unsupported) for an unknown format and otherwise
     /// [`StoreViolation`](ErrorKind::StoreViolation).
@@ -35,13 +35,13 @@ impl Fault {
     }
 }
 
-impl From<String> for Fault {
+impl From<String> for InvalidRow {
     fn from(fault: String) -> Self {
         Self::Wrong(fault)
     }
 }
 
-impl From<&str> for Fault {
+impl From<&str> for InvalidRow {
     fn from(fault: &str) -> Self {
         Self::Wrong(fault.to_owned())
     }
@@ -68,8 +68,8 @@ impl Numbers {
     /// Validates the numbers and returns the sequence.
     ///
     /// # Errors
-    /// [`Fault::Wrong`] for invalid values, or values that contradict each other.
-    pub fn of(self, name: SequenceName) -> Result<SequenceInfo, Fault> {
+    /// [`InvalidRow::Wrong`] for invalid values, or values that contradict each other.
+    pub fn of(self, name: SequenceName) -> Result<SequenceInfo, InvalidRow> {
         let Self { next, start, max, incarnation, epoch } = self;
         let pair = |a: i128, b: i128| u64::try_from(a).ok().zip(u64::try_from(b).ok());
         let bounds = pair(start, max).and_then(|(start, max)| Bounds::new(start, max).ok());
@@ -88,7 +88,7 @@ impl Numbers {
     ///
     /// # Errors
     /// As [`of`](Self::of).
-    pub fn or_used_up(self, name: SequenceName) -> Result<SequenceInfo, Fault> {
+    pub fn or_used_up(self, name: SequenceName) -> Result<SequenceInfo, InvalidRow> {
         let next = self.next.filter(|next| *next != self.max + 1);
         Self { next, ..self }.of(name)
     }
@@ -124,11 +124,11 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
             assert_eq!(error.to_string(), format!("the row {fault}; nothing is reserved from it"));
         }
-        let later = Fault::Format.of("the row");
+        let later = InvalidRow::Format.of("the row");
         let message =
             "the row is in another format, perhaps from a later version; nothing is reserved from it";
         assert_eq!((later.kind(), later.to_string().as_str()), (ErrorKind::Unsupported, message));
-        let wrong = Fault::from("has no name").error("the row", "nothing was changed").to_string();
+        let wrong = InvalidRow::from("has no name").error("the row", "nothing was changed").to_string();
         assert_eq!(wrong, "the row has no name; nothing was changed");
     }
 
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(GOOD.or_used_up(name()).unwrap().next, Some(15));
         assert_eq!(Numbers { next: Some(20), ..GOOD }.or_used_up(name()).unwrap().next, Some(20));
         let beyond = Numbers { next: Some(22), ..GOOD }.or_used_up(name()).unwrap_err();
-        assert_eq!(beyond, Fault::Wrong("has next 22 outside its bounds 10..=20".to_owned()));
+        assert_eq!(beyond, InvalidRow::Wrong("has next 22 outside its bounds 10..=20".to_owned()));
         let largest = Numbers { next: Some(1 << 64), max: u64::MAX.into(), ..GOOD };
         assert_eq!(largest.or_used_up(name()).unwrap().reached(), 1 << 64);
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use idmill::store::{Cursor, Grant, Listing, Page, Reserve, SequenceInfo};
 use idmill::{Result, SequenceName};
-use idmill_kit::{Fault, Fill, Numbers, must_fit, paging};
+use idmill_kit::{Fill, InvalidRow, Numbers, must_fit, paging};
 
 use crate::{Row, Value};
 
@@ -35,12 +35,12 @@ impl<N: Fn(usize) -> Option<i128>> Stored<'_, N> {
         })
     }
 
-    fn try_decode(&self) -> Result<SequenceInfo, Fault> {
+    fn try_decode(&self) -> Result<SequenceInfo, InvalidRow> {
         let whole = |column: usize, what: &str| {
             (self.number)(column).ok_or_else(|| format!("has no whole number for {what}"))
         };
         if whole(6, "format")? != i128::from(FORMAT) {
-            return Err(Fault::Format);
+            return Err(InvalidRow::Format);
         }
         let name = SequenceName::new(self.name?).map_err(|error| format!("has no valid name: {error}"))?;
         let next = if self.used_up { None } else { Some(whole(1, "next")?) };

@@ -13,7 +13,7 @@ use idmill::store::{
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::options::{Options as _, TIMEOUT};
 use idmill_kit::{
-    Address, Asked, CompareAndSet, Fault, Fill, Numbers, Resend, Scheme, Swapped, Swapping, Target,
+    Address, Asked, CompareAndSet, Fill, InvalidRow, Numbers, Resend, Scheme, Swapped, Swapping, Target,
     Versioned, advised, chain, refuse,
 };
 use reqwest::header::{ETAG, HeaderMap, IF_MATCH, IF_NONE_MATCH};
@@ -326,7 +326,7 @@ fn document_of(info: &SequenceInfo) -> Result<Value> {
 fn sequence_of(name: &SequenceName, json: &Value) -> Result<SequenceInfo> {
     let number = |key: &str| {
         let number = json[key].as_str().and_then(|digits| digits.parse::<i128>().ok());
-        number.ok_or_else(|| Fault::Wrong(format!("has no number `{key}`")))
+        number.ok_or_else(|| InvalidRow::Wrong(format!("has no number `{key}`")))
     };
     let numbers = || {
         known(json)?;
@@ -338,11 +338,11 @@ fn sequence_of(name: &SequenceName, json: &Value) -> Result<SequenceInfo> {
 }
 
 fn text_of(name: &SequenceName, json: &Value) -> Result<String> {
-    let text = || json["text"].as_str().ok_or_else(|| Fault::from("has no text"));
+    let text = || json["text"].as_str().ok_or_else(|| InvalidRow::from("has no text"));
     let text = known(json).and_then(|()| text());
     text.map(str::to_owned).map_err(|fault| fault.error(format!("/records/{name}"), "nothing was changed"))
 }
 
-fn known(json: &Value) -> Result<(), Fault> {
-    if json["format"] == 1 { Ok(()) } else { Err(Fault::Format) }
+fn known(json: &Value) -> Result<(), InvalidRow> {
+    if json["format"] == 1 { Ok(()) } else { Err(InvalidRow::Format) }
 }

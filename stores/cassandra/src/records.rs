@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use idmill::store::{Page, Records as Kept};
 use idmill::{ErrorKind, Result, SequenceName};
-use idmill_kit::{Asked, Fault};
+use idmill_kit::{Asked, InvalidRow};
 use scylla::value::CqlValue;
 
 use super::CassandraStore;
@@ -146,6 +146,6 @@ impl Records {
             Err(fault) => fault,
         };
         let what = format!("the row {name:?} of {}", self.table.display());
-        Err(Fault::from(fault).error(what, "nothing was changed"))
+        Err(InvalidRow::from(fault).error(what, "nothing was changed"))
     }
 }

@@ -14,7 +14,7 @@ use idmill::store::{
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::{
-    Asked, CompareAndSet, Contention, Fault, Numbers, Remembered, Resend, Swapped, Swapping, Versioned,
+    Asked, CompareAndSet, Contention, InvalidRow, Numbers, Remembered, Resend, Swapped, Swapping, Versioned,
 };
 use idmill_shared_cache::datacenter::{Claim, ClaimWrite, Era, GlobalRow, Outcome};
 use scylla::value::CqlValue;
@@ -305,7 +305,7 @@ impl Sequences {
         decode(name, cells).map_err(|fault| self.corrupt(name, &fault))
     }
 
-    fn corrupt(&self, name: &str, fault: &Fault) -> Error {
+    fn corrupt(&self, name: &str, fault: &InvalidRow) -> Error {
         fault.of(format_args!("the row {name:?} of {}", self.table.display()))
     }
 }
@@ -380,10 +380,10 @@ fn bind<const N: usize>(set: [CqlValue; N], seen: &Row) -> Values {
     bound
 }
 
-fn decode(name: &str, cells: &Cells) -> Result<Row, Fault> {
+fn decode(name: &str, cells: &Cells) -> Result<Row, InvalidRow> {
     match cells.format() {
         Some(FORMAT) => {}
-        Some(_) => return Err(Fault::Format),
+        Some(_) => return Err(InvalidRow::Format),
         None => return Err("has no format".into()),
     }
     let name = SequenceName::new(name).map_err(|error| format!("has no valid name: {error}"))?;

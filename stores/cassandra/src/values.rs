@@ -15,10 +15,7 @@ use scylla::value::{CqlValue, CqlVarint, Row};
 /// The values to bind to a statement, in order.
 pub(super) type Values = Vec<CqlValue>;
 
-/// The reason why a row cannot be decoded.
-pub(super) type Fault = String;
-
-/// The non-null values of a row, by column name.
+/// The non-null values of a row, by column name. Its errors are the reason why the row cannot be decoded.
 #[derive(Debug, Default)]
 pub(super) struct Cells(HashMap<String, CqlValue>);
 
@@ -38,7 +35,7 @@ impl Cells {
         self.0.get("[applied]").and_then(CqlValue::as_boolean)
     }
 
-    pub(super) fn text(&self, column: &str) -> Result<&str, Fault> {
+    pub(super) fn text(&self, column: &str) -> Result<&str, String> {
         self.0
             .get(column)
             .and_then(|value| value.as_text())
@@ -47,17 +44,17 @@ impl Cells {
     }
 
     /// Reads an id or an exclusive end, at most 2^64.
-    pub(super) fn id(&self, column: &str) -> Result<u128, Fault> {
+    pub(super) fn id(&self, column: &str) -> Result<u128, String> {
         self.maybe_id(column)?.ok_or_else(|| format!("has no number for {column}"))
     }
 
-    pub(super) fn maybe_id(&self, column: &str) -> Result<Option<u128>, Fault> {
+    pub(super) fn maybe_id(&self, column: &str) -> Result<Option<u128>, String> {
         let Some(value) = self.0.get(column) else { return Ok(None) };
         decode(value).map(Some).ok_or_else(|| format!("has an invalid {column}, which is not an id"))
     }
 
     /// Reads a nonnegative number from a bigint column.
-    pub(super) fn count(&self, column: &str) -> Result<u64, Fault> {
+    pub(super) fn count(&self, column: &str) -> Result<u64, String> {
         let value = self.0.get(column).and_then(CqlValue::as_bigint);
         value
             .and_then(|value| u64::try_from(value).ok())
@@ -68,14 +65,14 @@ impl Cells {
         self.0.get("format").and_then(CqlValue::as_int)
     }
 
-    pub(super) fn bounds(&self) -> Result<Bounds, Fault> {
+    pub(super) fn bounds(&self) -> Result<Bounds, String> {
         let (start, max) = (self.id("start")?, self.id("max")?);
         let bounds = u64::try_from(start).ok().zip(u64::try_from(max).ok());
         let bounds = bounds.and_then(|(start, max)| Bounds::new(start, max).ok());
         bounds.ok_or_else(|| format!("has invalid bounds {start}..={max}"))
     }
 
-    pub(super) fn era(&self) -> Result<Era, Fault> {
+    pub(super) fn era(&self) -> Result<Era, String> {
         let identity = Identity { incarnation: self.count("incarnation")?, epoch: self.count("epoch")? };
         if identity.incarnation == 0 {
             return Err("has the invalid incarnation 0".to_owned());
@@ -84,7 +81,7 @@ impl Cells {
     }
 
     /// Returns the last claim of each datacenter.
-    pub(super) fn claims(&self) -> Result<HashMap<String, Claim>, Fault> {
+    pub(super) fn claims(&self) -> Result<HashMap<String, Claim>, String> {
         let Some(value) = self.0.get("claims") else { return Ok(HashMap::new()) };
         let entries = value.as_map().ok_or("has claims that are not a map")?;
         let claims = entries.iter().map(|(dc, claim)| Some((dc.as_text()?.clone(), decode_claim(claim)?)));

@@ -6,7 +6,7 @@
 
 use idmill::store::SequenceInfo;
 use idmill::{Result, SequenceName};
-use idmill_kit::{Fault, Numbers, Versioned};
+use idmill_kit::{InvalidRow, Numbers, Versioned};
 use serde_json::{Value, json};
 
 use super::options::{DEFAULT_KIND, DatastoreOptions};
@@ -70,7 +70,7 @@ impl Place {
         let format = read_integer(&properties["format"]);
         let owned = |(record, version): (&str, &str)| (record.to_owned(), version.to_owned());
         read.filter(|_| format == Some(FORMAT)).map(owned).ok_or_else(|| {
-            let fault = Fault::from("is not a record of this version");
+            let fault = InvalidRow::from("is not a record of this version");
             fault.error(self.shown(entity), "nothing was changed")
         })
     }
@@ -153,15 +153,15 @@ fn integer(value: u64) -> Value {
     json!({ "integerValue": value.cast_signed().to_string() })
 }
 
-fn decode(entity: &Value, version: &Value) -> Result<Stored, Fault> {
+fn decode(entity: &Value, version: &Value) -> Result<Stored, InvalidRow> {
     let read = |what: &str| {
         let number = read_integer(&entity["properties"][what]);
-        number.ok_or_else(|| Fault::from(format!("has no integer for {what}")))
+        number.ok_or_else(|| InvalidRow::from(format!("has no integer for {what}")))
     };
     // The stored integer has the same 64 bits as the id.
     let id = |what: &str| read(what).map(|number| i128::from(number.cast_unsigned()));
     if read("format")? != FORMAT {
-        return Err(Fault::Format);
+        return Err(InvalidRow::Format);
     }
     let name = key_name(&entity["key"]).ok_or("has a key that does not name a sequence")?;
     let is_null = entity["properties"]["next"].get("nullValue").is_some();

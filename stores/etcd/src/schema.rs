@@ -5,7 +5,7 @@
 
 use idmill::store::{Identity, Page, SequenceInfo};
 use idmill::{Result, SequenceName};
-use idmill_kit::{Fault, Numbers, Versioned, paging};
+use idmill_kit::{InvalidRow, Numbers, Versioned, paging};
 use serde_json::{Value, json};
 
 use super::wire::{KeyValue, Range};
@@ -93,7 +93,7 @@ impl Place {
 
     /// Decodes a key and its value as a sequence.
     pub(super) fn decode(&self, stored: KeyValue) -> Result<Stored> {
-        let name = self.name(&stored.key).ok_or(Fault::from("is not the name of a sequence"));
+        let name = self.name(&stored.key).ok_or(InvalidRow::from("is not the name of a sequence"));
         let info = name
             .and_then(|name| decode(name, &stored.value))
             .map_err(|fault| fault.of(format_args!("the key {:?}", String::from_utf8_lossy(&stored.key))))?;
@@ -134,14 +134,14 @@ fn claim() -> u64 {
     Identity::fresh().incarnation
 }
 
-fn decode(name: SequenceName, value: &[u8]) -> Result<SequenceInfo, Fault> {
+fn decode(name: SequenceName, value: &[u8]) -> Result<SequenceInfo, InvalidRow> {
     let value: Value = serde_json::from_slice(value).map_err(|_| "has a value that is not JSON")?;
     let read = |what: &str| {
         let number = value[what].as_u64().map(i128::from);
-        number.ok_or_else(|| Fault::from(format!("has no whole number for {what}")))
+        number.ok_or_else(|| InvalidRow::from(format!("has no whole number for {what}")))
     };
     if read("format")? != FORMAT {
-        return Err(Fault::Format);
+        return Err(InvalidRow::Format);
     }
     let next = if value.get("next") == Some(&Value::Null) { None } else { Some(read("next")?) };
     let (start, max) = (read("start")?, read("max")?);

@@ -7,7 +7,7 @@
 use idmill::store::{Bounds, Grant, Identity, Page, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::options::{Kind, text};
-use idmill_kit::{Fault, Numbers, paging, witness_beside};
+use idmill_kit::{InvalidRow, Numbers, paging, witness_beside};
 use mongodb::bson::{Bson, Document, doc};
 
 pub(super) const DEFAULT_COLLECTION: &str = "idmill_sequences";
@@ -203,14 +203,14 @@ pub(super) fn decode_any(document: &Document) -> Result<SequenceInfo> {
     read(document).map_err(|fault| fault.of(format_args!("the document {shown}")))
 }
 
-fn read(document: &Document) -> Result<SequenceInfo, Fault> {
+fn read(document: &Document) -> Result<SequenceInfo, InvalidRow> {
     let integer = |field: &str| match document.get(field) {
         Some(Bson::Int64(value)) => Ok(i128::from(*value)),
         Some(Bson::Int32(value)) => Ok(i128::from(*value)),
-        _ => Err(Fault::from(format!("has no integer for `{field}`"))),
+        _ => Err(InvalidRow::from(format!("has no integer for `{field}`"))),
     };
     if integer("format")? != FORMAT.into() {
-        return Err(Fault::Format);
+        return Err(InvalidRow::Format);
     }
     let name = SequenceName::new(document.get_str("_id").unwrap_or_default());
     let name = name.map_err(|error| format!("has no valid name: {error}"))?;
@@ -260,7 +260,7 @@ pub(super) fn decode_record(document: &Document, asked: &str) -> Result<String> 
 }
 
 fn unsound(document: &str, fault: &str) -> Error {
-    Fault::from(fault).of(format_args!("the document {document}"))
+    InvalidRow::from(fault).of(format_args!("the document {document}"))
 }
 
 #[cfg(test)]

@@ -187,7 +187,7 @@ impl Database {
                     let (answer, mutations) = decide(read(tx, select).await?)?;
                     tx.buffer_write(mutations);
                     if caller.is_closed() {
-                        return Err(Failure::Ours(Error::new(
+                        return Err(NotCommitted::Ours(Error::new(
                             ErrorKind::Unavailable,
                             "the caller stopped waiting",
                         )));
@@ -201,11 +201,11 @@ impl Database {
             once(),
         );
         outcome.await.map(|(_, result)| result).map_err(|failure| match failure {
-            Failure::Ours(error) => error,
-            Failure::Session(error) => no_session(error),
+            NotCommitted::Ours(error) => error,
+            NotCommitted::Session(error) => no_session(error),
             // Relaxed ordering suffices, because the same task stored the flag.
-            Failure::Driver(status) if at_commit.load(Ordering::Relaxed) => commit_failed(*status),
-            Failure::Driver(status) => failed(*status),
+            NotCommitted::Driver(status) if at_commit.load(Ordering::Relaxed) => commit_failed(*status),
+            NotCommitted::Driver(status) => failed(*status),
         })
     }
 }
@@ -226,7 +226,7 @@ pub(super) type Mutations = Vec<gcloud_googleapis::spanner::v1::Mutation>;
 
 /// The reason why a transaction of the store did not commit.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum NotCommitted {
     Ours(Error),
     Driver(Box<Status>),
     Session(SessionError),
@@ -234,25 +234,25 @@ pub(super) enum Failure {
 
 /// Never returns a status: otherwise the driver would retry the transaction up to five times without jitter,
 /// and the store could not detect whether the last attempt was aborted.
-impl TryAs<Status> for Failure {
+impl TryAs<Status> for NotCommitted {
     fn try_as(&self) -> Option<&Status> {
         None
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for NotCommitted {
     fn from(error: Error) -> Self {
         Self::Ours(error)
     }
 }
 
-impl From<Status> for Failure {
+impl From<Status> for NotCommitted {
     fn from(status: Status) -> Self {
         Self::Driver(Box::new(status))
     }
 }
 
-impl From<SessionError> for Failure {
+impl From<SessionError> for NotCommitted {
     fn from(error: SessionError) -> Self {
         Self::Session(error)
     }

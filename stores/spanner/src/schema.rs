@@ -18,7 +18,7 @@ use gcloud_spanner::statement::{Statement, ToKind};
 use idmill::store::{Bounds, Cursor, Identity, Page, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::options::{Kind, text};
-use idmill_kit::{Fault, Numbers, paging};
+use idmill_kit::{InvalidRow, Numbers, paging};
 
 pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";
 /// The name of a table, as an option.
@@ -292,7 +292,7 @@ fn has_type(field: &Field, code: TypeCode) -> bool {
     field.r#type.as_ref().is_some_and(|found| found.code == i32::from(code))
 }
 
-fn decode(row: &Row, columns: &Columns, name: &str) -> Result<(SequenceInfo, bool), Fault> {
+fn decode(row: &Row, columns: &Columns, name: &str) -> Result<(SequenceInfo, bool), InvalidRow> {
     let number = |place| row.column::<Option<i64>>(place).map_err(|error| format!("cannot be read: {error}"));
     let name = SequenceName::new(name).map_err(|error| format!("has no valid name: {error}"))?;
     let next = number(columns.next)?;
@@ -315,7 +315,7 @@ fn full(
     next: Option<i64>,
     bounds: [i64; 2],
     identity: [i64; 2],
-) -> Result<SequenceInfo, Fault> {
+) -> Result<SequenceInfo, InvalidRow> {
     // The stored integer has the same 64 bits as the id.
     let id = |stored: i64| i128::from(stored.cast_unsigned());
     let ([start, max], [incarnation, epoch]) = (bounds.map(id), identity.map(i128::from));
@@ -325,7 +325,7 @@ fn full(
     Numbers { next: next.map(id), start, max, incarnation, epoch }.or_used_up(name)
 }
 
-fn plain(name: SequenceName, next: Option<i64>) -> Result<SequenceInfo, Fault> {
+fn plain(name: SequenceName, next: Option<i64>) -> Result<SequenceInfo, InvalidRow> {
     let next = next.ok_or("has no next_value")?;
     let next = u64::try_from(next).map_err(|_| format!("has next_value {next}, which is negative"))?;
     let info = SequenceInfo::stored(

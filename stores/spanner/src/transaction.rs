@@ -17,7 +17,7 @@ use idmill_kit::{must_fit, typed};
 
 use super::aborted::Abort;
 use super::classify::{commit_failed, failed};
-use super::database::{Failure, commit_once, query_once, read_for_update, while_it_passes};
+use super::database::{NotCommitted, commit_once, query_once, read_for_update, while_it_passes};
 use super::schema::{DEFAULT_TABLE, Layout, Stored, Table};
 
 /// Reserves the next id of a sequence inside your transaction. Uses [`InTransaction`] with its default
@@ -309,9 +309,9 @@ impl SequenceTransaction {
         let changed = self.drawn.iter().filter(|(_, drawn)| drawn.changed);
         let writes = changed.map(|((table, _), drawn)| drawn.write(table)).collect();
         self.transaction.buffer_write(writes);
-        match self.transaction.end(Ok::<_, Failure>(()), Some(commit_once())).await {
+        match self.transaction.end(Ok::<_, NotCommitted>(()), Some(commit_once())).await {
             Ok((result, ())) => Ok(result),
-            Err(Failure::Driver(status)) => Err(commit_failed(*status)),
+            Err(NotCommitted::Driver(status)) => Err(commit_failed(*status)),
             Err(other) => unreachable!("a failed commit has a status, not {other:?}"),
         }
     }
@@ -319,7 +319,7 @@ impl SequenceTransaction {
     /// Rolls the transaction back, so its ids go to the next transaction. If Spanner cannot be reached, it
     /// rolls the transaction back later, when the idle time is over.
     pub async fn rollback(mut self) {
-        let gone = Failure::Ours(Error::from(ErrorKind::Closed));
+        let gone = NotCommitted::Ours(Error::from(ErrorKind::Closed));
         let _ = self.transaction.end(Err::<(), _>(gone), Some(commit_once())).await;
     }
 }

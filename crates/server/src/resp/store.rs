@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 use idmill::store::{Cursor, GiveBack, Grant, Identity, Page, Reserve, SequenceInfo, Store};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Status};
 use idmill_kit::among;
-use idmill_remote::protocol::{self, Ask, Fault, MOST, Outcome, Records, Request, Rows, Said, VERSION};
+use idmill_remote::protocol::{self, Ask, MOST, Outcome, Records, Request, Rows, Said, VERSION, WireError};
 use tokio::time::timeout;
 
 use super::commands;
@@ -46,7 +46,7 @@ impl Session {
                 let silent = silent(&ask);
                 let said = timeout(self.state.proxy.limit(), self.said(&caller, ask)).await;
                 let said = said.unwrap_or_else(|_| Ok(Err(silent.into())))?;
-                said.unwrap_or_else(|error| Said::Failed(Fault::of(&error)))
+                said.unwrap_or_else(|error| Said::Failed(WireError::of(&error)))
             }
         };
         Ok(Answer::Bytes(protocol::Answer { number, said }.encode()))

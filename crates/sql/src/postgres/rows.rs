@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use idmill::Result;
 use idmill::store::{Cursor, Grant, Page, Reserve, SequenceInfo};
-use idmill_kit::{Fault, paging};
+use idmill_kit::{InvalidRow, paging};
 
 use crate::rows::Stored;
 use crate::{Row, Value};
@@ -39,7 +39,8 @@ pub(super) fn of_page(page: &Page) -> [Value; 3] {
 /// Returns the range that [`Table::reserve`](super::Table::reserve) took, from the updated row.
 pub(super) fn granted(row: &Row, request: &Reserve) -> Result<Grant> {
     let after = decode(row)?;
-    let unsound = |fault: &str| Err(Fault::from(fault).of(format_args!("the row {:?}", after.name.as_str())));
+    let unsound =
+        |fault: &str| Err(InvalidRow::from(fault).of(format_args!("the row {:?}", after.name.as_str())));
     if after.name != request.name {
         return unsound("was returned for another sequence");
     }

@@ -7,7 +7,7 @@ use idmill_shared_cache::datacenter::{Era, Install, Outcome, Reset, Span, Take, 
 
 use crate::client::{Client, Serial, Statement, outcome};
 use crate::schema::{FORMAT, Table};
-use crate::values::{self, Cells, Fault, Values};
+use crate::values::{self, Cells, Values};
 
 const READ: &str = "incarnation, epoch, recalls, start, max, generation, next, until, preloaded_next, preloaded_until, format";
 const KEY: &str = "WHERE name = ? AND datacenter = ?";
@@ -135,7 +135,7 @@ fn whole(row: &WindowRow) -> Values {
     values
 }
 
-fn decode(cells: &Cells) -> Result<WindowRow, Fault> {
+fn decode(cells: &Cells) -> Result<WindowRow, String> {
     if cells.format() != Some(FORMAT) {
         return Err("is in another format, perhaps of a later version".to_owned());
     }
@@ -155,7 +155,7 @@ fn decode(cells: &Cells) -> Result<WindowRow, Fault> {
     check(&row).map(|()| row)
 }
 
-fn check(row: &WindowRow) -> Result<(), Fault> {
+fn check(row: &WindowRow) -> Result<(), String> {
     let (start, end) = (u128::from(row.bounds.start()), u128::from(row.bounds.max()) + 1);
     let fits = |span: Span| span.start >= start && span.start <= span.end && span.end <= end;
     if !fits(row.current) {

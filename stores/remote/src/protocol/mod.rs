@@ -10,16 +10,16 @@
 //! The types are in this crate so that a client does not depend on the server. The server's crate uses this
 //! crate without the feature `client`, and so without a driver.
 
-mod fault;
 mod rows;
+mod wire_error;
 
 use idmill::store::{Bounds, Capabilities, Change, Grant, Identity, Page, Reserve, SequenceInfo};
 use idmill::{Error, IdRange, Result, SequenceName};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-pub use fault::Fault;
 pub use rows::{Records, Row, Rows};
+pub use wire_error::WireError;
 
 /// The name of the command.
 pub const COMMAND: &str = "IDMILL.STORE";
@@ -108,7 +108,7 @@ pub enum Said {
     Server(Option<String>),
     /// Whether the range was taken back, the sequence removed, or the record written.
     Done(bool),
-    Failed(Fault),
+    Failed(WireError),
 }
 
 /// The result of one item in a batch.
@@ -118,7 +118,7 @@ pub enum Outcome<T> {
     /// Success.
     Ok(T),
     /// An error. Its kind shows whether the request may have been executed.
-    Failed(Fault),
+    Failed(WireError),
 }
 
 impl Request {
@@ -164,7 +164,7 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 impl<T> Outcome<T> {
     /// Converts a store's result.
     pub fn of(result: Result<T>) -> Self {
-        result.map_or_else(|error| Self::Failed(Fault::of(&error)), Self::Ok)
+        result.map_or_else(|error| Self::Failed(WireError::of(&error)), Self::Ok)
     }
 
     /// Converts back to a result of the store.

@@ -5,7 +5,7 @@ use idmill::store;
 use idmill::store::{Cursor, Listing, SequenceInfo, Unreadable};
 use serde::{Deserialize, Serialize};
 
-use super::Fault;
+use super::WireError;
 
 /// A page of sequences, as in [`Listing`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub struct Row {
     /// The name of the row, empty if it has none.
     pub name: String,
     /// The error of decoding the row.
-    pub fault: Fault,
+    pub fault: WireError,
 }
 
 impl Rows {
@@ -56,7 +56,7 @@ impl Records {
 impl Row {
     fn all(unreadable: Vec<Unreadable>, is_seen: impl Fn(&str) -> bool) -> Vec<Self> {
         let seen = unreadable.into_iter().filter(|row| is_seen(&row.name));
-        seen.map(|Unreadable { name, error, .. }| Self { name, fault: Fault::of(&error) }).collect()
+        seen.map(|Unreadable { name, error, .. }| Self { name, fault: WireError::of(&error) }).collect()
     }
 }
 

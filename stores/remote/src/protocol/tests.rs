@@ -42,7 +42,7 @@ fn asks() -> Vec<Ask> {
 fn said() -> Vec<Said> {
     let (name, bounds, identity) = (name(), Bounds::new(1, 9).unwrap(), identity());
     let info = SequenceInfo::stored(name.clone(), None, bounds, identity);
-    let fault = Fault::of(&Error::new(ErrorKind::Exhausted, "no more").of(&name));
+    let fault = WireError::of(&Error::new(ErrorKind::Exhausted, "no more").of(&name));
     let unreadable = vec![Row { name: "\n".to_owned(), fault: fault.clone() }];
     let next = Some(Cursor::new("x"));
     vec![

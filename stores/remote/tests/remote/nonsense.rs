@@ -206,7 +206,7 @@ async fn error_shows_the_start_of_an_unexpected_answer() {
 /// The call after a transient error goes to the next server; after a permanent error, to the same server.
 #[tokio::test]
 async fn call_after_a_transient_error_uses_the_next_server() {
-    let fault = |kind: ErrorKind| idmill_remote::protocol::Fault::of(&kind.into());
+    let fault = |kind: ErrorKind| idmill_remote::protocol::WireError::of(&kind.into());
     let raw = |text: &'static str| -> Reply { Arc::new(move |_| text.as_bytes().to_vec()) };
     let said = |said: Said| -> Reply { Arc::new(move |request| answer(request.number, said.clone())) };
     let one = |kind| Said::Grants(vec![Outcome::Failed(fault(kind))]);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// An error of the store or the server. The status is included for clients that do not support the kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fault {
+pub struct WireError {
     /// The name of the [kind](ErrorKind).
     pub kind: String,
     /// The status, which shows whether a retry can succeed.
@@ -19,7 +19,7 @@ pub struct Fault {
     pub message: String,
 }
 
-impl Fault {
+impl WireError {
     /// Converts an error. Omits its causes, which belong in the server's log, and whether it refuses waiting
     /// callers.
     pub fn of(error: &Error) -> Self {
@@ -74,7 +74,7 @@ mod tests {
                 bare(*kind).during(Operation::GiveBack),
                 bare(*kind).of("orders").during(Operation::Set).because("a cause"),
             ] {
-                let arrived = Fault::of(&error).error();
+                let arrived = WireError::of(&error).error();
                 assert_eq!(arrived.to_string(), error.to_string());
                 assert_eq!((arrived.kind(), arrived.operation()), (error.kind(), error.operation()));
                 assert_eq!(arrived.sequence(), error.sequence());
@@ -86,7 +86,7 @@ mod tests {
     fn unknown_kind_keeps_its_status() {
         for status in Status::ALL {
             let (kind, message) = ("eaten".to_owned(), "by a bear".to_owned());
-            let fault = Fault { kind, status: *status, operation: None, sequence: None, message };
+            let fault = WireError { kind, status: *status, operation: None, sequence: None, message };
             assert_eq!(fault.error().status(), *status);
         }
     }
