@@ -247,6 +247,12 @@ impl Error {
         self.context.as_ref()?.sequence.as_deref()
     }
 
+    /// Returns the message without the operation and the sequence, which `Display` prints before it.
+    pub fn message(&self) -> &str {
+        let message = self.context.as_ref().map_or("", |context| &*context.message);
+        if message.is_empty() { self.kind.summary() } else { message }
+    }
+
     /// Adds the operation, unless an inner layer has already added one.
     #[must_use]
     pub fn during(self, operation: Operation) -> Self {
@@ -332,21 +338,13 @@ impl From<ErrorKind> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(context) = &self.context else { return f.write_str(self.kind.summary()) };
-        if let Some(operation) = context.operation {
-            write!(f, "{operation}")?;
-            if let Some(sequence) = &context.sequence {
-                write!(f, " `{sequence}`")?;
-            }
-            f.write_str(": ")?;
-        } else if let Some(sequence) = &context.sequence {
-            write!(f, "`{sequence}`: ")?;
+        match (self.operation(), self.sequence()) {
+            (Some(operation), Some(sequence)) => write!(f, "{operation} `{sequence}`: ")?,
+            (Some(operation), None) => write!(f, "{operation}: ")?,
+            (None, Some(sequence)) => write!(f, "`{sequence}`: ")?,
+            (None, None) => {}
         }
-        if context.message.is_empty() {
-            f.write_str(self.kind.summary())
-        } else {
-            f.write_str(&context.message)
-        }
+        f.write_str(self.message())
     }
 }
 
@@ -421,6 +419,7 @@ mod tests {
             .of("users")
             .because("disk on fire");
         assert_eq!(error.to_string(), "reserve `orders`: the file is locked");
+        assert_eq!(error.message(), "the file is locked");
         assert_eq!(error.sequence(), Some("orders"));
         assert_eq!(error.source().unwrap().to_string(), "disk on fire");
     }
@@ -439,5 +438,6 @@ mod tests {
         let error = Error::from(ErrorKind::Exhausted);
         assert_eq!(error.to_string(), "the sequence is exhausted");
         assert_eq!(error.clone().of("x").to_string(), "`x`: the sequence is exhausted");
+        assert_eq!(error.clone().of("x").message(), error.message());
     }
 }

@@ -23,12 +23,13 @@ impl WireError {
     /// Converts an error. Omits its causes, which belong in the server's log, and whether it refuses waiting
     /// callers.
     pub fn of(error: &Error) -> Self {
-        let operation = error.operation().map(|operation| operation.as_str().to_owned());
-        let sequence = error.sequence().map(str::to_owned);
-        let shown = error.to_string();
-        let message = shown.strip_prefix(&before(operation.as_deref(), sequence.as_deref()));
-        let message = message.unwrap_or(&shown).to_owned();
-        Self { kind: error.kind().as_str().to_owned(), status: error.status(), operation, sequence, message }
+        Self {
+            kind: error.kind().as_str().to_owned(),
+            status: error.status(),
+            operation: error.operation().map(|operation| operation.as_str().to_owned()),
+            sequence: error.sequence().map(str::to_owned),
+            message: error.message().to_owned(),
+        }
     }
 
     /// Converts back to an error. An unknown kind is replaced by a kind with the same status.
@@ -46,16 +47,6 @@ impl WireError {
             Some(operation) => error.during(operation),
             None => error,
         }
-    }
-}
-
-/// Returns the part of an error's text that precedes the message.
-fn before(operation: Option<&str>, sequence: Option<&str>) -> String {
-    match (operation, sequence) {
-        (Some(operation), Some(sequence)) => format!("{operation} `{sequence}`: "),
-        (Some(operation), None) => format!("{operation}: "),
-        (None, Some(sequence)) => format!("`{sequence}`: "),
-        (None, None) => String::new(),
     }
 }
 
