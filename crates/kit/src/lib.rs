@@ -5,7 +5,7 @@
 //! - [`CompareAndSet`]: turns any storage with conditional writes into a store.
 //! - [`Contention`]: the retry policy for lost races.
 //! - [`Remembered`]: a cache of sequences as last read or written.
-//! - [`Asked`]: the error kind after a failure, by the kind of request.
+//! - [`Asked`]: the error kind after a failure, by the kind of request; [`Fault`]: the failure of a request.
 //! - [`Numbers`]: validates a stored sequence; [`InvalidRow`]: the reason why it is invalid.
 //! - [`Fill`]: fills a page of sequences or records.
 //! - [`history`]: the policy after a detected failover or restore: `failover=refuse`.
@@ -36,6 +36,7 @@ mod column;
 mod contention;
 mod doubt;
 mod existing;
+mod fault;
 mod fill;
 pub mod history;
 pub mod mode;
@@ -62,6 +63,7 @@ pub use column::{ColumnPath, Largest};
 pub use contention::{Contention, Contest};
 pub use doubt::{Asked, advised, causes, chain, said};
 pub use existing::Existing;
+pub use fault::{Fault, no_answer};
 pub use fill::Fill;
 pub use mode::Mode;
 pub use raise::{create_at, raise};

@@ -121,7 +121,7 @@ impl Fault {
         match self {
             Self::Engine(error) => engine(error),
             Self::Broken(error) => idmill_kit::chain(&**error),
-            Self::Silent(time) => format!("no answer within {time:?}"),
+            Self::Silent(time) => idmill_kit::no_answer(*time),
             Self::Refused(error) => error.to_string(),
             Self::Warned(said) | Self::Answer(said) => said.clone(),
             Self::Uncommitted => uncommitted.to_owned(),

@@ -7,14 +7,12 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
 
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::{Address, Asked, advised};
 use redis_driver::aio::MultiplexedConnection;
 use redis_driver::{
-    AsyncConnectionConfig, ErrorKind as Driver, RedisConnectionInfo, RedisError, RedisResult,
+    AsyncConnectionConfig, ErrorKind as Driver, RedisConnectionInfo, RedisError, RedisResult, ServerError,
 };
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -24,60 +22,50 @@ use tokio::task::JoinHandle;
 use crate::client::{Advice, shake_hands};
 
 /// The failure of a call.
+pub type Fault = idmill_kit::Fault<ErrorReply>;
+
+/// An error reply of the server.
 #[derive(Clone, Debug)]
-#[expect(clippy::exhaustive_enums, reason = "each store must handle a new fault")]
-pub enum Fault {
-    /// There was no connection, so nothing was sent.
-    NotSent(Error),
-    /// An error reply of the server.
-    Server {
-        /// The first word of the reply.
-        code: String,
-        /// The rest of the reply.
-        detail: String,
-    },
-    /// The connection broke after the request was sent, or may have been sent.
-    Lost(Arc<str>),
-    /// No reply within the timeout.
-    Silent(Duration),
-    /// No reply within the timeout, after a call that spent most of its time on connecting.
-    Late(Duration),
-    /// A reply that does not fit the request. It is ignored.
-    Garbled(String),
-    /// The write was applied, but on fewer replicas than requested.
-    Unreplicated {
-        /// The number of replicas that confirmed the write.
-        known: i64,
-        /// The requested number of replicas.
-        wanted: u32,
-    },
+#[expect(clippy::exhaustive_structs, reason = "these are all parts of a reply")]
+pub struct ErrorReply {
+    /// The first word.
+    pub code: String,
+    /// The rest.
+    pub detail: String,
 }
 
-impl Fault {
-    /// Creates the fault of an error reply.
-    pub fn server(code: &str, detail: Option<&str>) -> Self {
-        Self::Server { code: code.to_owned(), detail: detail.unwrap_or_default().to_owned() }
-    }
-
-    /// Returns the code and the detail of an error reply; both are empty for another fault.
-    pub fn words(&self) -> (&str, &str) {
-        if let Self::Server { code, detail } = self { (code, detail) } else { ("", "") }
+impl ErrorReply {
+    /// Creates an error reply.
+    pub fn new(code: &str, detail: Option<&str>) -> Self {
+        Self { code: code.to_owned(), detail: detail.unwrap_or_default().to_owned() }
     }
 }
 
-impl fmt::Display for Fault {
+impl From<&ServerError> for ErrorReply {
+    fn from(error: &ServerError) -> Self {
+        Self::new(error.code(), error.details())
+    }
+}
+
+impl fmt::Display for ErrorReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotSent(error) => error.fmt(f),
-            Self::Server { code, detail } => write!(f, "{code} {detail}"),
-            Self::Lost(reason) => write!(f, "the connection was lost: {reason}"),
-            Self::Silent(timeout) | Self::Late(timeout) => write!(f, "no answer within {timeout:?}"),
-            Self::Garbled(what) => write!(f, "unexpected reply: {what}"),
-            Self::Unreplicated { known, wanted } => {
-                write!(f, "{known} of {wanted} replicas confirmed the write")
-            }
-        }
+        write!(f, "{} {}", self.code, self.detail)
     }
+}
+
+/// The fault of a connection that broke after the request was sent, or may have been sent.
+pub fn broken(error: &RedisError) -> Fault {
+    Fault::lost(format!("the connection was lost: {error}"))
+}
+
+/// The fault of a reply that does not fit the request.
+pub fn garbled(what: impl fmt::Display) -> Fault {
+    Fault::lost(format!("unexpected reply: {what}"))
+}
+
+/// Returns the code of an error reply; empty for another fault.
+pub fn code(fault: &Fault) -> &str {
+    fault.server().map_or("", |reply| reply.code.as_str())
 }
 
 /// The name, error kinds and advice of one kind of server.
@@ -88,8 +76,8 @@ pub struct Dialect {
     pub name: &'static str,
     /// Returns the error kind of a rejected change, by code and detail.
     pub of_code: fn(&str, &str) -> ErrorKind,
-    /// Returns advice for a failure of this kind.
-    pub remedy: fn(&Fault, ErrorKind) -> Option<Cow<'static, str>>,
+    /// Returns advice for a failure with this code, if the server replied, and of this kind.
+    pub remedy: fn(&str, ErrorKind) -> Option<Cow<'static, str>>,
     /// Advice for a server that closed the connection during the login.
     pub stranger: &'static str,
 }
@@ -123,11 +111,7 @@ impl Drop for Line {
 impl Dialect {
     /// Returns the error kind of a failure.
     pub fn classify(&self, fault: &Fault, asked: Asked) -> ErrorKind {
-        asked.kind(match fault {
-            Fault::NotSent(error) => error.kind(),
-            Fault::Server { code, detail } => (self.of_code)(code, detail),
-            _ => ErrorKind::UnknownOutcome,
-        })
+        fault.kind(asked, |reply| (self.of_code)(&reply.code, &reply.detail))
     }
 
     /// Returns a failure as an error. `server` is the address for the message.
@@ -136,7 +120,7 @@ impl Dialect {
             return error.clone();
         }
         let kind = self.classify(fault, asked);
-        advised(kind, format_args!("{} at {server}: {fault}", self.name), (self.remedy)(fault, kind))
+        advised(kind, format_args!("{} at {server}: {fault}", self.name), (self.remedy)(code(fault), kind))
     }
 
     /// Returns the error for a rejected new connection. No request of the caller was sent.
@@ -145,7 +129,7 @@ impl Dialect {
         // A server of another kind, or with TLS, closes the connection at the first request.
         let advice = match fault {
             Fault::Lost(_) => Some(self.stranger.into()),
-            _ => (self.remedy)(fault, kind),
+            _ => (self.remedy)(code(fault), kind),
         };
         advised(kind, fault, advice)
     }
@@ -154,14 +138,14 @@ impl Dialect {
     pub fn not_connected(&self, error: &RedisError) -> Error {
         // A failed SELECT of a database has no code.
         let code = error.code().or(error.detail().map(|_| "ERR"));
-        let said = code.map(|code| Fault::server(code, error.detail()));
+        let said = code.map(|code| Fault::from(ErrorReply::new(code, error.detail())));
         let kind = match error.kind() {
             Driver::AuthenticationFailed => ErrorKind::Denied,
             Driver::InvalidClientConfig => ErrorKind::InvalidInput,
             _ => said.as_ref().map_or(ErrorKind::Unavailable, |fault| self.classify(fault, Asked::Read)),
         };
         let stranger = || Some(self.stranger.into());
-        let advice = said.as_ref().map_or_else(stranger, |fault| (self.remedy)(fault, kind));
+        let advice = code.map_or_else(stranger, |code| (self.remedy)(code, kind));
         advised(kind, error, advice)
     }
 
@@ -203,6 +187,7 @@ where
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
+    use std::time::Duration;
 
     use super::*;
 
@@ -214,10 +199,10 @@ mod tests {
             ("ERR", "no such database") => ErrorKind::NotFound,
             _ => ErrorKind::UnknownOutcome,
         },
-        remedy: |fault, kind| match (fault, kind) {
+        remedy: |code, kind| match (code, kind) {
             (_, ErrorKind::Denied) => Some("log in".into()),
-            (Fault::Server { .. }, _) => Some("restart the server".into()),
-            _ => None,
+            ("", _) => None,
+            _ => Some("restart the server".into()),
         },
         stranger: "this is no Toy server",
     };
@@ -227,7 +212,11 @@ mod tests {
     }
 
     fn lost() -> Fault {
-        Fault::Lost("reset".into())
+        Fault::lost("reset")
+    }
+
+    fn reply(code: &str, detail: Option<&str>) -> Fault {
+        ErrorReply::new(code, detail).into()
     }
 
     fn expect(error: &Error, kind: ErrorKind, message: &str) {
@@ -236,30 +225,25 @@ mod tests {
 
     #[test]
     fn fault_is_printed_in_words() {
-        let second = Duration::from_secs(1);
-        for (fault, text) in [
-            (not_sent(), "no route"),
-            (Fault::server("ERR", Some("bad")), "ERR bad"),
-            (lost(), "the connection was lost: reset"),
-            (Fault::Silent(second), "no answer within 1s"),
-            (Fault::Late(second), "no answer within 1s"),
-            (Fault::Garbled("nil".to_owned()), "unexpected reply: nil"),
-            (Fault::Unreplicated { known: 1, wanted: 2 }, "1 of 2 replicas confirmed the write"),
+        let cut = RedisError::from((Driver::Io, "cut"));
+        for (fault, text, word) in [
+            (not_sent(), "no route", ""),
+            (reply("ERR", Some("bad")), "ERR bad", "ERR"),
+            (reply("ERR", None), "ERR ", "ERR"),
+            (broken(&cut), &*format!("the connection was lost: {cut}"), ""),
+            (garbled("nil"), "unexpected reply: nil", ""),
         ] {
-            assert_eq!(fault.to_string(), text);
+            assert_eq!((fault.to_string().as_str(), code(&fault)), (text, word));
         }
-        assert_eq!(Fault::server("ERR", Some("bad")).words(), ("ERR", "bad"));
-        assert_eq!(Fault::server("ERR", None).words(), ("ERR", ""));
-        assert_eq!(lost().words(), ("", ""));
     }
 
     #[test]
     fn only_a_write_that_was_sent_has_an_unknown_outcome() {
-        let denied = Fault::server("NOAUTH", None);
+        let denied = reply("NOAUTH", None);
         for (fault, write, read) in [
             (not_sent(), ErrorKind::Unsupported, ErrorKind::Unsupported),
             (denied, ErrorKind::Denied, ErrorKind::Denied),
-            (Fault::server("ERR", None), ErrorKind::UnknownOutcome, ErrorKind::Unavailable),
+            (reply("ERR", None), ErrorKind::UnknownOutcome, ErrorKind::Unavailable),
             (lost(), ErrorKind::UnknownOutcome, ErrorKind::Unavailable),
         ] {
             assert_eq!(
@@ -275,12 +259,12 @@ mod tests {
         let failed = |fault: &Fault| TOY.failed(fault, Asked::Write, &"h:1");
         expect(&failed(&not_sent()), ErrorKind::Unsupported, "no route");
         let message = "Toy at h:1: ERR bad; restart the server";
-        expect(&failed(&Fault::server("ERR", Some("bad"))), ErrorKind::UnknownOutcome, message);
-        let message = "Toy at h:1: the connection was lost: reset";
+        expect(&failed(&reply("ERR", Some("bad"))), ErrorKind::UnknownOutcome, message);
+        let message = "Toy at h:1: reset";
         expect(&failed(&lost()), ErrorKind::UnknownOutcome, message);
-        let message = "the connection was lost: reset; this is no Toy server";
+        let message = "reset; this is no Toy server";
         expect(&TOY.refused(&lost()), ErrorKind::Unavailable, message);
-        expect(&TOY.refused(&Fault::server("NOAUTH", None)), ErrorKind::Denied, "NOAUTH ; log in");
+        expect(&TOY.refused(&reply("NOAUTH", None)), ErrorKind::Denied, "NOAUTH ; log in");
     }
 
     #[test]

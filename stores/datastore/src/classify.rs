@@ -15,15 +15,7 @@ use idmill_kit::{Swapped, advised, chain};
 use serde_json::Value;
 
 /// The reason why a request has no result.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// The request was not sent, because there was no token or no connection.
-    Unsent(Box<dyn StdError + Send + Sync>),
-    /// The server replied with an error.
-    Refused(Refusal),
-    /// The request may have been sent, but got no valid reply.
-    Lost(Box<dyn StdError + Send + Sync>),
-}
+pub(super) type Fault = idmill_kit::Fault<Refusal>;
 
 /// An error reply of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,36 +70,39 @@ fn classify_commit(refusal: &Refusal) -> Result<ErrorKind, ErrorKind> {
 }
 
 /// Converts the error of a read. No ids were reserved.
-pub(super) fn read_failed(failure: Failure) -> Error {
-    match failure {
-        Failure::Refused(refusal) => error(classify(&refusal), refusal),
-        Failure::Unsent(source) => unreachable(source),
-        Failure::Lost(source) => {
+pub(super) fn read_failed(fault: Fault) -> Error {
+    match fault {
+        Fault::Server(refusal) => error(classify(&refusal), refusal),
+        Fault::NotSent(error) | Fault::Violation(error) => error,
+        Fault::Lost(source) => {
             Error::new(ErrorKind::Unavailable, format!("no valid reply from Datastore: {}", chain(&*source)))
-                .because(source)
+                .because_shared(source)
         }
     }
 }
 
 /// Returns `Changed` if the commit was certainly not applied and the store must read again, otherwise an
 /// error.
-pub(super) fn commit_failed(failure: Failure) -> Result<Swapped<String>> {
-    Err(match failure {
-        Failure::Refused(refusal) => match classify_commit(&refusal) {
+pub(super) fn commit_failed(fault: Fault) -> Result<Swapped<String>> {
+    Err(match fault {
+        Fault::Server(refusal) => match classify_commit(&refusal) {
             Ok(kind) => return Ok(Swapped::Changed(Some(error(kind, refusal)))),
             Err(kind) => error(kind, refusal),
         },
-        Failure::Unsent(source) => unreachable(source),
-        Failure::Lost(source) => Error::new(
+        Fault::NotSent(error) | Fault::Violation(error) => error,
+        Fault::Lost(source) => Error::new(
             ErrorKind::UnknownOutcome,
             format!("no valid reply to the commit: {}; it may have been applied", chain(&*source)),
         )
-        .because(source),
+        .because_shared(source),
     })
 }
 
-fn unreachable(source: Box<dyn StdError + Send + Sync>) -> Error {
-    Error::new(ErrorKind::Unavailable, format!("cannot reach Datastore: {}", chain(&*source))).because(source)
+/// The fault of a request that was not sent, because there was no token or no connection.
+pub(super) fn unreachable(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Fault {
+    let source = source.into();
+    let message = format!("cannot reach Datastore: {}", chain(&*source));
+    Fault::NotSent(Error::new(ErrorKind::Unavailable, message).because(source))
 }
 
 fn error(kind: ErrorKind, refusal: Refusal) -> Error {
@@ -240,8 +235,8 @@ mod tests {
         ] {
             let body = format!(r#"[{{"error": {{"status": "{status}", "message": "why."}}}}]"#);
             let refusal = Refusal::read(400, body.as_bytes());
-            assert_eq!(read_failed(Failure::Refused(refusal.clone())).kind(), read, "{status}");
-            let verdict = commit_failed(Failure::Refused(refusal));
+            assert_eq!(read_failed(refusal.clone().into()).kind(), read, "{status}");
+            let verdict = commit_failed(refusal.into());
             let Err(error) = verdict else { panic!("{status}: {verdict:?}") };
             assert_eq!(error.kind(), commit, "{status}");
             assert!(error.to_string().starts_with(&format!("{status}: why")), "{error}");
@@ -251,11 +246,11 @@ mod tests {
 
     #[test]
     fn only_a_lost_commit_is_an_unknown_outcome() {
-        let lost = || Failure::Lost("cut".into());
-        let unsent = || Failure::Unsent("refused".into());
+        let lost = || Fault::lost("cut");
+        let unsent = || unreachable("refused");
         assert_eq!(read_failed(lost()).kind(), ErrorKind::Unavailable);
         assert_eq!(read_failed(unsent()).kind(), ErrorKind::Unavailable);
-        let kind = |failure| match commit_failed(failure) {
+        let kind = |fault| match commit_failed(fault) {
             Err(error) => error.kind(),
             Ok(other) => panic!("{other:?}"),
         };
@@ -272,7 +267,7 @@ mod tests {
             (404, r#"{"error":{"status":"NOT_FOUND"}}"#, "project"),
             (404, "<html>", "the server is not Datastore"),
         ] {
-            let error = read_failed(Failure::Refused(Refusal::read(http, body.as_bytes())));
+            let error = read_failed(Refusal::read(http, body.as_bytes()).into());
             assert!(error.to_string().contains(remedy), "{error}");
         }
     }

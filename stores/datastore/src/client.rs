@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use token_source::{TokenSource, TokenSourceProvider};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::classify::{Failure, Refusal, commit_failed, read_failed};
+use super::classify::{Fault, Refusal, commit_failed, read_failed, unreachable};
 use super::options::DatastoreOptions;
 
 const CLOUD: &str = "https://datastore.googleapis.com";
@@ -111,10 +111,10 @@ impl Client {
         });
         let answer = match self.call("commit", request, self.deadline()).await {
             Ok(answer) => answer,
-            Err(failure) => return commit_failed(failure),
+            Err(fault) => return commit_failed(fault),
         };
         let Some(result) = answer["mutationResults"].get(0).filter(|result| result.is_object()) else {
-            return commit_failed(Failure::Lost("the reply has no result".into()));
+            return commit_failed(Fault::lost("the reply has no result"));
         };
         if result["conflictDetected"] == Value::Bool(true) {
             // Some servers report a conflict in a successful reply. Nothing was written.
@@ -124,7 +124,7 @@ impl Client {
         Ok(Swapped::Done)
     }
 
-    async fn call(&self, method: &str, body: Value, deadline: Instant) -> Result<Value, Failure> {
+    async fn call(&self, method: &str, body: Value, deadline: Instant) -> Result<Value, Fault> {
         let mut request = self
             .http
             .post(format!("{}{method}", self.url))
@@ -132,20 +132,20 @@ impl Client {
             .header(ROUTING, &self.routing)
             .body(body.to_string());
         if let Some(tokens) = &self.tokens {
-            let silent = || Failure::Unsent(format!("no access token within {:?}", self.timeout).into());
+            let silent = || unreachable(format!("no access token within {:?}", self.timeout));
             let token = timeout_at(deadline, tokens.token()).await.map_err(|_| silent())?;
-            let token = token.map_err(Failure::Unsent)?;
-            request = request.header(AUTHORIZATION, secret(&token).map_err(Failure::Unsent)?);
+            let token = token.map_err(unreachable)?;
+            request = request.header(AUTHORIZATION, secret(&token).map_err(unreachable)?);
         }
         let answer = request.timeout(deadline - Instant::now()).send().await.map_err(|error| {
-            if error.is_connect() { Failure::Unsent(broken(error)) } else { Failure::Lost(broken(error)) }
+            if error.is_connect() { unreachable(broken(error)) } else { Fault::lost(broken(error)) }
         })?;
         let status = answer.status();
-        let body = answer.bytes().await.map_err(|error| Failure::Lost(broken(error)))?;
+        let body = answer.bytes().await.map_err(|error| Fault::lost(broken(error)))?;
         if !status.is_success() {
-            return Err(Failure::Refused(Refusal::read(status.as_u16(), &body)));
+            return Err(Refusal::read(status.as_u16(), &body).into());
         }
-        serde_json::from_slice(&body).map_err(|error| Failure::Lost(error.into()))
+        serde_json::from_slice(&body).map_err(Fault::lost)
     }
 }
 

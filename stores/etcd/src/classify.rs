@@ -16,17 +16,7 @@ pub(super) const OVERTAKEN: &str =
     "the transaction was not answered, and its key has changed since: it may have been applied";
 
 /// Why a request has no result.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// Never sent.
-    Unsent(Box<dyn StdError + Send + Sync>),
-    /// An error answer.
-    Refused(Box<Status>),
-    /// Possibly sent, but without a valid answer.
-    Lost(Box<dyn StdError + Send + Sync>),
-    /// An answer that must not be used.
-    Violation(Error),
-}
+pub(super) type Fault = idmill_kit::Fault<Box<Status>>;
 
 /// What an error answer means for the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,72 +38,68 @@ enum Meaning {
 pub(super) enum Fate {
     /// Not applied: any request may be sent to another member.
     Elsewhere,
-    /// Do not resend: not applied, [settled](Failure::is_settled), or an unusable answer.
+    /// Do not resend: not applied, [settled](is_settled), or an unusable answer.
     Final,
     /// It may have been applied.
     Open,
 }
 
-impl Failure {
-    /// Adds the member's address.
-    pub(super) fn at(self, address: &str) -> Self {
-        let told = |source: Box<dyn StdError + Send + Sync>| format!("{address}: {}", chain(&*source)).into();
-        match self {
-            Self::Unsent(source) => Self::Unsent(told(source)),
-            Self::Lost(source) => Self::Lost(told(source)),
-            other => other,
-        }
-    }
-
-    pub(super) fn fate(&self) -> Fate {
-        match self {
-            Self::Unsent(_) => Fate::Elsewhere,
-            Self::Lost(_) => Fate::Open,
-            Self::Violation(_) => Fate::Final,
-            Self::Refused(status) => match classify(status.code(), status.message()) {
-                Meaning::Elsewhere => Fate::Elsewhere,
-                Meaning::Refused(_) | Meaning::Expired | Meaning::Full => Fate::Final,
-                Meaning::Open => Fate::Open,
-            },
-        }
-    }
-
-    /// Whether a new log-in may help.
-    pub(super) fn is_expired(&self) -> bool {
-        matches!(self, Self::Refused(status) if classify(status.code(), status.message()) == Meaning::Expired)
-    }
-
-    /// Whether a later read shows the outcome: the answer leaves it open, but the transaction will not be
-    /// applied later.
-    pub(super) fn is_settled(&self) -> bool {
-        matches!(self, Self::Refused(status) if classify(status.code(), status.message()) == Meaning::Full)
-    }
-
-    /// Converts the failure of a log-in that precedes a request: the request itself was not sent.
-    pub(super) fn beforehand(self) -> Self {
-        match (self.fate(), self) {
-            (Fate::Open, Self::Lost(source)) => Self::Unsent(source),
-            (Fate::Open, Self::Refused(status)) => Self::Unsent(status),
-            (_, failure) => failure,
-        }
+pub(super) fn fate(fault: &Fault) -> Fate {
+    match fault {
+        Fault::NotSent(_) => Fate::Elsewhere,
+        Fault::Lost(_) => Fate::Open,
+        Fault::Violation(_) => Fate::Final,
+        Fault::Server(status) => match classify(status) {
+            Meaning::Elsewhere => Fate::Elsewhere,
+            Meaning::Refused(_) | Meaning::Expired | Meaning::Full => Fate::Final,
+            Meaning::Open => Fate::Open,
+        },
     }
 }
 
-/// Converts the client's error.
-impl From<Status> for Failure {
-    fn from(status: Status) -> Self {
-        if causes(&status).any(<dyn StdError>::is::<ConnectError>) {
-            return Self::Unsent(status.into());
-        }
-        // An error returned by a server has no local cause.
-        if status.source().is_some() { Self::Lost(status.into()) } else { Self::Refused(status.into()) }
+/// Whether a new log-in may help.
+pub(super) fn is_expired(fault: &Fault) -> bool {
+    fault.server().is_some_and(|status| classify(status) == Meaning::Expired)
+}
+
+/// Whether a later read shows the outcome: the answer leaves it open, but the transaction will not be
+/// applied later.
+pub(super) fn is_settled(fault: &Fault) -> bool {
+    fault.server().is_some_and(|status| classify(status) == Meaning::Full)
+}
+
+/// Converts the fault of a log-in that precedes a request: the request itself was not sent.
+pub(super) fn beforehand(fault: Fault) -> Fault {
+    match (fate(&fault), fault) {
+        (Fate::Open, Fault::Lost(source)) => not_sent(&chain(&*source)),
+        (Fate::Open, Fault::Server(status)) => not_sent(&chain(&*status)),
+        (_, fault) => fault,
     }
+}
+
+/// Converts the client's error for a member at this address.
+pub(super) fn of_status(address: &str, status: Status) -> Fault {
+    if causes(&status).any(<dyn StdError>::is::<ConnectError>) {
+        return unreachable(address, &status);
+    }
+    // An error returned by a server has no local cause.
+    if status.source().is_some() { lost(address, &status) } else { Fault::Server(status.into()) }
+}
+
+/// The fault of a request that a member at this address may have received.
+fn lost(address: &str, source: &(dyn StdError + 'static)) -> Fault {
+    Fault::lost(format!("{address}: {}", chain(source)))
+}
+
+/// The fault of a request that never reached the member at this address.
+pub(super) fn unreachable(address: &str, source: &(dyn StdError + 'static)) -> Fault {
+    not_sent(&format!("{address}: {}", chain(source)))
 }
 
 /// Matches the texts of etcd 3.4 to 3.6.
-fn classify(code: Code, message: &str) -> Meaning {
-    let Some(said) = message.strip_prefix("etcdserver: ") else { return Meaning::Open };
-    match (code, said) {
+fn classify(status: &Status) -> Meaning {
+    let Some(said) = status.message().strip_prefix("etcdserver: ") else { return Meaning::Open };
+    match (status.code(), said) {
         (_, "invalid auth token" | "revision of auth store is old") => Meaning::Expired,
         // Rejected before the proposal. "Too many requests": the member applies entries more slowly than
         // they arrive.
@@ -147,11 +133,10 @@ fn classify_stranger(code: Code) -> ErrorKind {
 }
 
 /// Converts the error of a read: nothing was reserved.
-pub(super) fn read_failed(failure: Failure) -> Error {
-    match failure {
-        Failure::Violation(error) => error,
-        Failure::Unsent(source) => unreachable(&*source),
-        Failure::Lost(source) => {
+pub(super) fn read_failed(fault: Fault) -> Error {
+    match fault {
+        Fault::NotSent(error) | Fault::Violation(error) => error,
+        Fault::Lost(source) => {
             let said = chain(&*source);
             // A server with another protocol will fail the same way on a retry.
             let (kind, remedy) = if said.contains("frame with invalid size") {
@@ -161,7 +146,7 @@ pub(super) fn read_failed(failure: Failure) -> Error {
             };
             Error::new(kind, format!("etcd did not answer: {said}{remedy}"))
         }
-        Failure::Refused(status) => match classify(status.code(), status.message()) {
+        Fault::Server(status) => match classify(&status) {
             Meaning::Open => refused(classify_stranger(status.code()), &status),
             // A read writes nothing, so its outcome is known.
             Meaning::Full => refused(ErrorKind::Conflict, &status),
@@ -171,15 +156,14 @@ pub(super) fn read_failed(failure: Failure) -> Error {
 }
 
 /// Converts the error of a transaction.
-pub(super) fn write_failed(failure: Failure) -> Error {
-    match failure {
-        Failure::Violation(error) => error,
-        Failure::Unsent(source) => unreachable(&*source),
-        Failure::Lost(source) => Error::new(
+pub(super) fn write_failed(fault: Fault) -> Error {
+    match fault {
+        Fault::NotSent(error) | Fault::Violation(error) => error,
+        Fault::Lost(source) => Error::new(
             ErrorKind::UnknownOutcome,
             format!("etcd did not answer: {}; {MAYBE}", chain(&*source)),
         ),
-        Failure::Refused(status) => refused(kind(classify(status.code(), status.message())), &status),
+        Fault::Server(status) => refused(kind(classify(&status)), &status),
     }
 }
 
@@ -196,10 +180,9 @@ fn kind(meaning: Meaning) -> ErrorKind {
     }
 }
 
-fn unreachable(source: &(dyn StdError + Send + Sync + 'static)) -> Error {
-    // Include the error only as text: as a source, it would print in debug form, and expose a type of a
-    // library that the client does not export.
-    let said = chain(source);
+/// The fault of a request that was never sent. It has the error only as text: as a source, it would print in
+/// debug form, and expose a type of a library that the client does not export.
+pub(super) fn not_sent(said: &str) -> Fault {
     let (kind, remedy) = if said.contains("invalid peer certificate") {
         (
             ErrorKind::Denied,
@@ -210,7 +193,7 @@ fn unreachable(source: &(dyn StdError + Send + Sync + 'static)) -> Error {
     } else {
         (ErrorKind::Unavailable, "")
     };
-    Error::new(kind, format!("cannot reach etcd: {said}{remedy}"))
+    Fault::NotSent(Error::new(kind, format!("cannot reach etcd: {said}{remedy}")))
 }
 
 fn refused(kind: ErrorKind, status: &Status) -> Error {
@@ -332,25 +315,25 @@ mod tests {
     #[test]
     fn statuses_are_classified() {
         for (code, message, read, write, fate) in STATUSES {
-            let failure = || Failure::from(Status::new(*code, *message));
-            assert_eq!(read_failed(failure()).kind(), *read, "{message}");
-            assert_eq!(write_failed(failure()).kind(), *write, "{message}");
-            assert_eq!(failure().fate(), *fate, "{message}");
+            let fault = || of_status("h:1", Status::new(*code, *message));
+            assert_eq!(read_failed(fault()).kind(), *read, "{message}");
+            assert_eq!(write_failed(fault()).kind(), *write, "{message}");
+            assert_eq!(super::fate(&fault()), *fate, "{message}");
             // `UnknownOutcome` is used if and only if the transaction may have been applied.
-            let is_open = *fate == Fate::Open || failure().is_settled();
+            let is_open = *fate == Fate::Open || is_settled(&fault());
             assert_eq!(*write == ErrorKind::UnknownOutcome, is_open, "{message}");
-            assert_ne!(failure().beforehand().fate(), Fate::Open, "{message}");
+            assert_ne!(super::fate(&beforehand(fault())), Fate::Open, "{message}");
         }
     }
 
     #[test]
     fn only_a_lost_write_is_an_unknown_outcome() {
-        let (lost, unsent) = (|| Failure::Lost("cut".into()), || Failure::Unsent("refused".into()));
+        let (lost, unsent) = (|| Fault::lost("cut"), || not_sent("refused"));
         assert_eq!(read_failed(lost()).kind(), ErrorKind::Unavailable);
         assert_eq!(write_failed(lost()).kind(), ErrorKind::UnknownOutcome);
         assert_eq!(read_failed(unsent()).kind(), ErrorKind::Unavailable);
         assert_eq!(write_failed(unsent()).kind(), ErrorKind::Unavailable);
-        assert!(matches!(lost().beforehand(), Failure::Unsent(_)));
+        assert!(matches!(beforehand(lost()), Fault::NotSent(_)));
     }
 
     #[test]
@@ -362,10 +345,11 @@ mod tests {
             (Code::Unimplemented, "unknown service", "is not etcd"),
             (Code::Unavailable, "", "Unavailable, without a message"),
         ] {
-            let error = read_failed(Status::new(code, message).into());
+            let error = read_failed(of_status("h:1", Status::new(code, message)));
             assert!(error.to_string().contains(remedy), "{error}");
         }
-        let open = write_failed(Status::new(Code::Unavailable, "etcdserver: request timed out").into());
+        let open =
+            write_failed(of_status("h:1", Status::new(Code::Unavailable, "etcdserver: request timed out")));
         assert!(open.to_string().contains(MAYBE), "{open}");
     }
 }

@@ -20,7 +20,9 @@ use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic_prost::ProstCodec;
 
-use super::classify::{Failure, Fate, read_failed};
+use super::classify::{
+    Fate, Fault, beforehand, fate, is_expired, not_sent, of_status, read_failed, unreachable,
+};
 use super::guard::Guard;
 use super::options::EtcdOptions;
 use super::wire::{self, Authenticate, Authenticated, Header, Range, RangeAnswer, Txn, TxnAnswer};
@@ -83,39 +85,34 @@ impl Client {
         read.map(|answered| answered.answer).map_err(read_failed)
     }
 
-    pub(super) async fn txn(&self, txn: &Txn, resend: Resend) -> Result<Answered<TxnAnswer>, Failure> {
+    pub(super) async fn txn(&self, txn: &Txn, resend: Resend) -> Result<Answered<TxnAnswer>, Fault> {
         self.call(wire::TXN, txn, resend).await
     }
 
     /// Sends the request to one member after the other until one answers. A request that may have been
     /// applied is resent only if that is harmless, for at most one more timeout.
-    async fn call<Q, A>(
-        &self,
-        path: &'static str,
-        request: &Q,
-        resend: Resend,
-    ) -> Result<Answered<A>, Failure>
+    async fn call<Q, A>(&self, path: &'static str, request: &Q, resend: Resend) -> Result<Answered<A>, Fault>
     where
         Q: Message + Clone + 'static,
         A: Message + Default + Answer + 'static,
     {
-        let mut lost: Option<(Failure, Instant)> = None;
+        let mut lost: Option<(Fault, Instant)> = None;
         let mut waits = pauses().build();
         loop {
             let mut last = None;
             let first = self.preferred.load(Ordering::Relaxed);
             for number in (first..first + self.members.len()).map(|number| number % self.members.len()) {
                 let until = lost.as_ref().map_or_else(|| Instant::now() + self.timeout, |(_, until)| *until);
-                let failure = match self.ask(number, path, request, until).await {
+                let fault = match self.ask(number, path, request, until).await {
                     Ok(answer) => return Ok(Answered { answer, resent: lost.is_some() }),
-                    Err(failure) => failure,
+                    Err(fault) => fault,
                 };
-                match failure.fate() {
-                    Fate::Final if matches!(failure, Failure::Violation(_)) => return Err(failure),
-                    Fate::Elsewhere => last = Some(failure),
-                    Fate::Final => return Err(lost.map_or(failure, |(lost, _)| lost)),
-                    Fate::Open if resend == Resend::Never => return Err(failure),
-                    Fate::Open if lost.is_none() => lost = Some((failure, Instant::now() + self.timeout)),
+                match fate(&fault) {
+                    Fate::Final if matches!(fault, Fault::Violation(_)) => return Err(fault),
+                    Fate::Elsewhere => last = Some(fault),
+                    Fate::Final => return Err(lost.map_or(fault, |(lost, _)| lost)),
+                    Fate::Open if resend == Resend::Never => return Err(fault),
+                    Fate::Open if lost.is_none() => lost = Some((fault, Instant::now() + self.timeout)),
                     Fate::Open => {}
                 }
             }
@@ -134,16 +131,16 @@ impl Client {
         path: &'static str,
         request: &Q,
         until: Instant,
-    ) -> Result<A, Failure>
+    ) -> Result<A, Fault>
     where
         Q: Message + Clone + 'static,
         A: Message + Default + Answer + 'static,
     {
         let member = &self.members[number];
-        let floor = self.guard.floor().map_err(Failure::Violation)?;
+        let floor = self.guard.floor().map_err(Fault::Violation)?;
         let mut token = self.token(member, until).await?;
         let mut asked = member.send(path, request.clone(), token.as_ref(), until).await;
-        if token.is_some() && asked.as_ref().is_err_and(Failure::is_expired) {
+        if token.is_some() && asked.as_ref().is_err_and(is_expired) {
             self.forget(token.as_ref());
             token = self.token(member, until).await?;
             asked = member.send(path, request.clone(), token.as_ref(), until).await;
@@ -154,21 +151,21 @@ impl Client {
         let answer: A = asked?;
         let (header, wrote) = answer.header();
         let floor = if wrote { floor.above() } else { floor };
-        self.guard.check(header, floor).map_err(Failure::Violation)?;
+        self.guard.check(header, floor).map_err(Fault::Violation)?;
         Ok(answer)
     }
 
     /// Returns the authentication token; `None` without a user.
-    async fn token(&self, member: &Member, until: Instant) -> Result<Option<AsciiMetadataValue>, Failure> {
+    async fn token(&self, member: &Member, until: Instant) -> Result<Option<AsciiMetadataValue>, Fault> {
         let Some((name, password)) = self.user.clone() else { return Ok(None) };
         if let Some(token) = self.token.lock().clone() {
             return Ok(Some(token));
         }
         let request = Authenticate { name, password };
         let answer: Result<Authenticated, _> = member.send(wire::AUTHENTICATE, request, None, until).await;
-        let token = answer.map_err(Failure::beforehand)?.token;
+        let token = answer.map_err(beforehand)?.token;
         let mut token: AsciiMetadataValue =
-            token.parse().map_err(|_| Failure::Unsent("the token cannot be sent in a header".into()))?;
+            token.parse().map_err(|_| not_sent("the token cannot be sent in a header"))?;
         token.set_sensitive(true);
         Ok(Some(self.token.lock().insert(token).clone()))
     }
@@ -230,25 +227,26 @@ impl Member {
         request: Q,
         token: Option<&AsciiMetadataValue>,
         until: Instant,
-    ) -> Result<A, Failure>
+    ) -> Result<A, Fault>
     where
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
         let line = self.channel.lock().clone();
+        let address = self.endpoint.uri().authority().map_or("", |authority| authority.as_str());
         let mut request = tonic::Request::new(request);
         // A member without a leader then fails immediately.
         request.metadata_mut().insert("hasleader", AsciiMetadataValue::from_static("true"));
         if let Some(token) = token {
             request.metadata_mut().insert("token", token.clone());
         }
-        let asked = timeout_at(until, unary(line.channel, path, request)).await;
-        let asked = asked.unwrap_or_else(|_| Err(Failure::Lost("no answer within the timeout".into())));
-        if matches!(asked, Err(Failure::Lost(_))) {
+        let asked = timeout_at(until, unary(address, line.channel, path, request)).await;
+        let silent = || Fault::lost(format!("{address}: no answer within the timeout"));
+        let asked = asked.unwrap_or_else(|_| Err(silent()));
+        if matches!(asked, Err(Fault::Lost(_))) {
             self.hang_up(line.number);
         }
         asked
-            .map_err(|failure| failure.at(self.endpoint.uri().authority().map_or("", |place| place.as_str())))
     }
 
     /// Replaces a channel after a lost request: the channel's connection may be dead without an error for
@@ -261,15 +259,20 @@ impl Member {
     }
 }
 
-async fn unary<Q, A>(channel: Channel, path: &'static str, request: tonic::Request<Q>) -> Result<A, Failure>
+async fn unary<Q, A>(
+    address: &str,
+    channel: Channel,
+    path: &'static str,
+    request: tonic::Request<Q>,
+) -> Result<A, Fault>
 where
     Q: Message + 'static,
     A: Message + Default + 'static,
 {
     let mut grpc = Grpc::new(channel);
-    grpc.ready().await.map_err(|error| Failure::Unsent(error.into()))?;
-    let path = PathAndQuery::from_static(path);
-    Ok(grpc.unary(request, path, ProstCodec::default()).await?.into_inner())
+    grpc.ready().await.map_err(|error| unreachable(address, &error))?;
+    let answer = grpc.unary(request, PathAndQuery::from_static(path), ProstCodec::default()).await;
+    Ok(answer.map_err(|status| of_status(address, status))?.into_inner())
 }
 
 fn tls(options: &EtcdOptions) -> Result<ClientTlsConfig> {

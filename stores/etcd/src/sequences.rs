@@ -23,7 +23,7 @@ use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::paging;
 use idmill_kit::{CompareAndSet, Fill, Remembered, Resend, Swapped, Versioned};
 
-use super::classify::{Failure, Fate, OVERTAKEN, read_failed, write_failed};
+use super::classify::{Fate, Fault, OVERTAKEN, fate, is_settled, read_failed, write_failed};
 use super::client::{Answered, Client};
 use super::schema::{self, Place, Stored, Version};
 use super::wire::{Compare, Delete, Header, KeyValue, Put, Range, Request, Txn, TxnAnswer};
@@ -98,7 +98,7 @@ impl Sequences {
         let txn = self.txn(name, stored, value.as_deref());
         match self.client.txn(&txn, resend).await {
             Ok(answered) => self.outcome(name, stored, wanted.zip(value), answered),
-            Err(failure) => self.settle(name, stored, value.as_deref(), failure).await,
+            Err(fault) => self.settle(name, stored, value.as_deref(), fault).await,
         }
     }
 
@@ -154,19 +154,19 @@ impl Sequences {
         name: &SequenceName,
         stored: Option<&Stored>,
         value: Option<&[u8]>,
-        failure: Failure,
+        fault: Fault,
     ) -> Result<Swapped<Version>> {
-        let is_settled = failure.is_settled();
-        if !is_settled && (stored.is_some() || failure.fate() != Fate::Open) {
-            return Err(write_failed(failure));
+        let is_settled = is_settled(&fault);
+        if !is_settled && (stored.is_some() || fate(&fault) != Fate::Open) {
+            return Err(write_failed(fault));
         }
         let revision = |stored: Option<&Stored>| stored.map(|stored| stored.version.mod_revision);
         match self.look_up(name).await {
             Ok(Some(now)) if Some(now.version.value.as_slice()) == value => Ok(Swapped::Done),
             // Unchanged: nothing was reserved.
-            Ok(now) if is_settled && revision(now.as_ref()) == revision(stored) => Err(read_failed(failure)),
+            Ok(now) if is_settled && revision(now.as_ref()) == revision(stored) => Err(read_failed(fault)),
             Err(error) if error.kind() == ErrorKind::StoreViolation => Err(error),
-            _ => Err(write_failed(failure)),
+            _ => Err(write_failed(fault)),
         }
     }
 

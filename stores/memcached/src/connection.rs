@@ -6,10 +6,12 @@
 //! command was sent.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
+use idmill_kit::no_answer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::sync::oneshot;
@@ -25,14 +27,8 @@ const DEPTH: usize = 128;
 /// Advice for a server that does not support the protocol.
 const MODERN: &str = "use memcached 1.6, without a proxy";
 
-/// The reason why there is no reply.
-#[derive(Clone, Debug)]
-pub(super) enum Failure {
-    /// The command was not sent.
-    NotSent(Arc<str>),
-    /// The command was sent, or may have been sent.
-    Lost(Arc<str>),
-}
+/// The reason why there is no reply. Error replies are [`Reply`]s.
+pub(super) type Fault = idmill_kit::Fault<Infallible>;
 
 /// A connection. It is closed when it is dropped, after an error, or when a call that had at least half of
 /// the timeout gets no reply.
@@ -52,7 +48,7 @@ struct Exchange {
     replies: Vec<Reply>,
     sent: bool,
     reason: Option<Arc<str>>,
-    caller: Option<oneshot::Sender<Result<Vec<Reply>, Failure>>>,
+    caller: Option<oneshot::Sender<Result<Vec<Reply>, Fault>>>,
 }
 
 impl Connection {
@@ -65,7 +61,7 @@ impl Connection {
         timeout: Duration,
     ) -> Result<Self, Arc<str>> {
         let opened = tokio::time::timeout(timeout, greet(dial, address)).await;
-        let stream = opened.unwrap_or_else(|_| Err(format!("no answer within {timeout:?}").into()))?;
+        let stream = opened.unwrap_or_else(|_| Err(no_answer(timeout).into()))?;
         let (queue, waiting) = mpsc::channel(DEPTH);
         let task = tokio::spawn(async move {
             let mut pipeline = Pipeline { stream, waiting, pending: VecDeque::new(), input: Vec::new() };
@@ -91,10 +87,10 @@ impl Connection {
         bytes: Vec<u8>,
         expected: usize,
         deadline: Instant,
-    ) -> Result<Vec<Reply>, Failure> {
+    ) -> Result<Vec<Reply>, Fault> {
         let began = Instant::now();
         if began >= deadline {
-            return Err(Failure::NotSent("the deadline of the call has passed".into()));
+            return Err(Fault::not_sent("the deadline of the call has passed"));
         }
         let (caller, mut reply) = oneshot::channel();
         let exchange = Exchange {
@@ -107,26 +103,25 @@ impl Connection {
         };
         match timeout_at(deadline, self.queue.send(exchange)).await {
             Ok(Ok(())) => {}
-            Ok(Err(_)) => return Err(Failure::NotSent("the connection is closed".into())),
-            Err(_) => return Err(Failure::NotSent("too many commands are already waiting".into())),
+            Ok(Err(_)) => return Err(Fault::not_sent("the connection is closed")),
+            Err(_) => return Err(Fault::not_sent("too many commands are already waiting")),
         }
         if let Ok(answer) = timeout_at(deadline, &mut reply).await {
-            return answer.unwrap_or_else(|_| Err(Failure::Lost("the connection was abandoned".into())));
+            return answer.unwrap_or_else(|_| Err(Fault::lost("the connection was abandoned")));
         }
-        let silent: Arc<str> = format!("no answer within {:?}", self.timeout).into();
         // If the call had to wait for the connection, little time was left for the reply. The connection
         // may be healthy, so it is kept.
         if began.elapsed() < self.timeout / 2 {
-            return Err(Failure::Lost(silent));
+            return Err(Fault::silent(self.timeout));
         }
         // The connection is no longer usable. Aborting its task drops the pending exchanges, and each drop
         // sends a failure to its caller.
         self.task.abort();
-        let answer = reply.await.unwrap_or_else(|_| Err(Failure::Lost("".into())));
-        answer.map_err(|failure| match failure {
-            Failure::NotSent(_) => Failure::NotSent(silent),
-            Failure::Lost(_) => Failure::Lost(silent),
-        })
+        match reply.await {
+            Ok(Err(Fault::NotSent(_))) => Err(Fault::not_sent(no_answer(self.timeout))),
+            Ok(Ok(replies)) => Ok(replies),
+            _ => Err(Fault::silent(self.timeout)),
+        }
     }
 }
 
@@ -140,9 +135,9 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         let Some(caller) = self.caller.take() else { return };
         let reason = self.reason.take().unwrap_or_else(|| "the connection was abandoned".into());
-        let failure = if self.sent { Failure::Lost(reason) } else { Failure::NotSent(reason) };
+        let fault = if self.sent { Fault::lost(&*reason) } else { Fault::not_sent(reason.to_string()) };
         // Fails if the caller was dropped.
-        let _ = caller.send(Err(failure));
+        let _ = caller.send(Err(fault));
     }
 }
 

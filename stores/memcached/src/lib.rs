@@ -23,9 +23,7 @@ use std::time::Duration;
 
 use idmill::store::{Grant, Reserve, SequenceInfo, Store, StoreFuture, exhausted};
 use idmill::{Error, ErrorKind, Operation, Result};
-use idmill_kit::Scheme;
-use idmill_kit::SharedConnection;
-use idmill_kit::{WindowTarget, WindowView};
+use idmill_kit::{Asked, Scheme, SharedConnection, WindowTarget, WindowView};
 use idmill_shared_cache::cache;
 use idmill_shared_cache::cache::{Command, Fence, LookReply, Next, Taken};
 use idmill_shared_cache::counts::Counts;
@@ -34,7 +32,7 @@ use idmill_shared_cache::ttl_cache::TtlCache;
 use idmill_shared_cache::{Drawn, Installed, Tiered, Window};
 use tokio::time::Instant;
 
-use self::connection::{Connection, Failure};
+use self::connection::{Connection, Fault};
 use self::dial::Tcp;
 use self::key::key;
 use self::wire::Reply;
@@ -174,11 +172,11 @@ impl MemcachedWindow {
         known: &Known,
         command: Command,
         deadline: Instant,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<Reply, Fault> {
         let (bytes, replies) = wire::write(command, &known.key, self.life(known).as_secs());
         self.counts.round_trips.add(1);
         let last = connection.exchange(bytes, replies, deadline).await?.pop();
-        last.ok_or_else(|| Failure::Lost("no reply".into()))
+        last.ok_or_else(|| Fault::lost("no reply"))
     }
 
     /// Returns the lifetime of a stub that is created now, rounded up to whole seconds.
@@ -202,13 +200,13 @@ impl MemcachedWindow {
             let (next, position) = match self.step(&connection, &known, command, deadline).await {
                 // The connection was closed before the command was sent. Start again on a new connection,
                 // where a cas from the old connection is not valid.
-                Err(Failure::NotSent(_)) if again => {
+                Err(Fault::NotSent(_)) if again => {
                     again = false;
                     connection = self.connected(deadline).await?;
                     command = if look { Command::Look } else { begin };
                     continue;
                 }
-                outcome => outcome.map_err(|failure| self.failed(&failure))?,
+                outcome => outcome.map_err(|fault| self.failed(&fault, Asked::Write))?,
             };
             match next {
                 Next::Take(taken) => return Ok(self.taken(request, &known, taken)),
@@ -248,11 +246,11 @@ impl MemcachedWindow {
         known: &Known,
         command: Command,
         deadline: Instant,
-    ) -> Result<(Next, Option<u64>), Failure> {
+    ) -> Result<(Next, Option<u64>), Fault> {
         let ids = if let Command::Add { count } = command { count } else { 0 };
         let mut doubt = self.counts.uncertain.doubt(ids);
         let outcome = self.send(connection, known, command, deadline).await;
-        if !matches!(outcome, Err(Failure::Lost(_))) {
+        if !matches!(outcome, Err(Fault::Lost(_))) {
             doubt.ids = 0;
         }
         let last = outcome?;
@@ -268,7 +266,7 @@ impl MemcachedWindow {
         };
         next.map_err(|reply| {
             doubt.ids = ids;
-            Failure::Lost(unexpected(&reply))
+            unexpected(&reply)
         })
     }
 
@@ -299,15 +297,12 @@ impl MemcachedWindow {
         let deadline = self.deadline();
         let connection = self.connected(deadline).await?;
         let deleted = self.send(&connection, &known, Command::Delete, deadline).await;
-        let held = deleted.and_then(|reply| reply.held().map_err(|reply| Failure::Lost(unexpected(&reply))));
-        held.map(drop).map_err(|failure| self.failed(&failure))
+        let held = deleted.and_then(|reply| reply.held().map_err(|reply| unexpected(&reply)));
+        held.map(drop).map_err(|fault| self.failed(&fault, Asked::Write))
     }
 
-    fn failed(&self, failure: &Failure) -> Error {
-        match failure {
-            Failure::NotSent(reason) => self.error(ErrorKind::Unavailable, reason),
-            Failure::Lost(reason) => self.error(ErrorKind::UnknownOutcome, reason),
-        }
+    fn failed(&self, fault: &Fault, asked: Asked) -> Error {
+        self.error(fault.kind(asked, |never| match *never {}), &fault.to_string())
     }
 
     fn error(&self, kind: ErrorKind, reason: &str) -> Error {
@@ -401,9 +396,9 @@ fn up_to_ceiling(request: &Reserve, position: Option<u64>) -> Result<Command> {
     Ok(cache::draw(request.count.min(room.saturating_add(1))))
 }
 
-fn unexpected(reply: &Reply) -> Arc<str> {
+fn unexpected(reply: &Reply) -> Fault {
     match reply {
-        Reply::Error(text) => text.as_str().into(),
-        reply => format!("unexpected reply {reply:?}").into(),
+        Reply::Error(text) => Fault::lost(text.as_str()),
+        reply => Fault::lost(format!("unexpected reply {reply:?}")),
     }
 }

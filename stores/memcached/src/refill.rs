@@ -9,7 +9,7 @@ use idmill_shared_cache::counts::late;
 use idmill_shared_cache::known::Known;
 use tokio::time::Instant;
 
-use super::connection::{Connection, Failure};
+use super::connection::{Connection, Fault};
 use super::wire::Reply;
 use super::{MemcachedToken, MemcachedWindow, Right};
 
@@ -107,8 +107,8 @@ impl MemcachedWindow {
     ) -> Installed {
         match self.send(connection, known, command, deadline).await.map(Reply::held) {
             Ok(Ok(true)) => Installed::Done,
-            Ok(Ok(false)) | Err(Failure::NotSent(_)) => Installed::Refused,
-            Ok(Err(_)) | Err(Failure::Lost(_)) => Installed::Unknown,
+            Ok(Ok(false)) | Err(Fault::NotSent(_)) => Installed::Refused,
+            Ok(Err(_)) | Err(_) => Installed::Unknown,
         }
     }
 

@@ -2,11 +2,10 @@
 
 use idmill::Result;
 use idmill::store::{SequenceInfo, StoreFuture};
-use idmill_kit::WindowView;
+use idmill_kit::{Asked, WindowView};
 use idmill_shared_cache::cache::{Command, Layout, LookReply};
 use idmill_shared_cache::known::Known;
 
-use super::connection::Failure;
 use super::key::key;
 use super::{MemcachedWindow, unexpected};
 
@@ -16,10 +15,8 @@ impl MemcachedWindow {
         let deadline = self.deadline();
         let connection = self.connected(deadline).await?;
         let looked = self.send(&connection, &known, Command::Peek, deadline).await;
-        // A read changes nothing, so every failure can be reported as not sent.
-        let failed = |reason| self.failed(&Failure::NotSent(reason));
-        let reply = looked.map_err(|(Failure::NotSent(reason) | Failure::Lost(reason))| failed(reason))?;
-        match reply.seen().map_err(|other| failed(unexpected(&other)))? {
+        let seen = looked.and_then(|reply| reply.seen().map_err(|other| unexpected(&other)));
+        match seen.map_err(|fault| self.failed(&fault, Asked::Read))? {
             // Use `u128`, because the sum can be 2^64.
             LookReply::Number { number, .. } => Ok(Layout::decode(number)
                 .map(|standing| u128::from(sequence.bounds.start()) + u128::from(standing.end))),

@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::io;
-use std::time::Duration;
 
 use idmill::{Error, ErrorKind};
 use idmill_kit::advised;
@@ -19,43 +18,38 @@ use mongodb::error::{
 pub(super) use idmill_kit::Asked;
 
 /// The failure of a command.
+pub(super) type Fault = idmill_kit::Fault<Rejection>;
+
+/// An error of the server or the driver.
 #[derive(Clone, Debug)]
-pub(super) enum Fault {
+pub(super) enum Rejection {
     /// An error of the driver, or the server's rejection of the whole command.
     Driver(MongoError),
     /// The server rejected the write, in a reply with `ok: 1`.
     Write { code: i32, message: String },
-    /// The write was applied, but not with the requested durability.
-    Unconfirmed { code: i32, message: String },
-    /// No reply within the store's timeout.
-    Silent(Duration),
-    /// The reply does not fit the command.
-    Reply(String),
 }
 
-impl Fault {
-    /// Returns whether the server reported a duplicate key.
-    pub(super) fn is_duplicate(&self) -> bool {
-        self.code() == Some(DUPLICATE_KEY)
-    }
+/// Returns whether the server reported a duplicate key.
+pub(super) fn is_duplicate(fault: &Fault) -> bool {
+    code(fault) == Some(DUPLICATE_KEY)
+}
 
-    fn code(&self) -> Option<i32> {
-        match self {
-            Self::Driver(error) => match &*error.kind {
-                Mongo::Command(command) => Some(command.code),
-                _ => None,
-            },
-            Self::Write { code, .. } | Self::Unconfirmed { code, .. } => Some(*code),
-            Self::Silent(_) | Self::Reply(_) => None,
-        }
-    }
-
-    fn has_label(&self, label: &str) -> bool {
-        matches!(self, Self::Driver(error) if error.contains_label(label))
+fn code(fault: &Fault) -> Option<i32> {
+    match fault.server()? {
+        Rejection::Driver(error) => match &*error.kind {
+            Mongo::Command(command) => Some(command.code),
+            _ => None,
+        },
+        Rejection::Write { code, .. } => Some(*code),
     }
 }
 
-impl fmt::Display for Fault {
+/// The fault of a reply that does not fit the command.
+pub(super) fn misfit(what: &str) -> Fault {
+    Fault::Violation(Error::new(ErrorKind::StoreViolation, format!("the reply {what}")))
+}
+
+impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // Prints the kind, because the text of the error contains the server's reply as bytes.
@@ -64,16 +58,11 @@ impl fmt::Display for Fault {
                 kind => write!(f, "{kind}"),
             },
             Self::Write { code, message } => write!(f, "the write was rejected ({code}): {message}"),
-            Self::Unconfirmed { code, message } => {
-                write!(f, "the write was not confirmed by a majority ({code}): {message}")
-            }
-            Self::Silent(timeout) => write!(f, "no answer within {timeout:?}"),
-            Self::Reply(what) => write!(f, "the reply {what}"),
         }
     }
 }
 
-impl From<MongoError> for Fault {
+impl From<MongoError> for Rejection {
     fn from(error: MongoError) -> Self {
         Self::Driver(error)
     }
@@ -104,10 +93,11 @@ const DUPLICATE_KEY: i32 = 11000;
 pub(super) fn check_reply(reply: Document) -> Result<Document, Fault> {
     let refused = reply.get_array("writeErrors").ok().and_then(|errors| errors.first());
     if let Some((code, message)) = refused.and_then(Bson::as_document).map(complaint) {
-        return Err(Fault::Write { code, message });
+        return Err(Rejection::Write { code, message }.into());
     }
     if let Ok((code, message)) = reply.get_document("writeConcernError").map(complaint) {
-        return Err(Fault::Unconfirmed { code, message });
+        // The write was applied, but not with the requested durability.
+        return Err(Fault::lost(format!("the write was not confirmed by a majority ({code}): {message}")));
     }
     Ok(reply)
 }
@@ -121,11 +111,9 @@ fn complaint(document: &Document) -> (i32, String) {
 pub(super) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
     // A read changes nothing, and a transaction takes effect only if it is committed, so neither has an
     // unknown outcome.
-    asked.kind(match fault {
-        Fault::Driver(error) => of_driver(error, asked),
-        Fault::Write { code, .. } => of_code(*code, asked),
-        Fault::Unconfirmed { .. } | Fault::Silent(_) => ErrorKind::UnknownOutcome,
-        Fault::Reply(_) => ErrorKind::StoreViolation,
+    fault.kind(asked, |rejection| match rejection {
+        Rejection::Driver(error) => of_driver(error, asked),
+        Rejection::Write { code, .. } => of_code(*code, asked),
     })
 }
 
@@ -193,13 +181,17 @@ fn of_code(code: i32, asked: Asked) -> ErrorKind {
 pub(super) fn failed(fault: &Fault, asked: Asked) -> Error {
     let kind = classify(fault, asked);
     let error = advised(kind, fault, remedy(fault, kind, asked));
-    match fault {
+    match fault.server() {
         // The source is the error's kind, because the text of the whole error contains the reply as bytes.
-        Fault::Driver(cause) if !matches!(&*cause.kind, Mongo::ServerSelection { .. }) => {
+        Some(Rejection::Driver(cause)) if !matches!(&*cause.kind, Mongo::ServerSelection { .. }) => {
             error.because((*cause.kind).clone())
         }
         _ => error,
     }
+}
+
+fn has_label(fault: &Fault, label: &str) -> bool {
+    matches!(fault.server(), Some(Rejection::Driver(error)) if error.contains_label(label))
 }
 
 fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> {
@@ -207,11 +199,11 @@ fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> 
         ErrorKind::Unsupported if asked == Asked::InTransaction => {
             "the server does not support transactions; use a replica set or a sharded cluster of MongoDB"
         }
-        ErrorKind::Unavailable if fault.has_label(TRANSIENT_TRANSACTION_ERROR) => {
+        ErrorKind::Unavailable if has_label(fault, TRANSIENT_TRANSACTION_ERROR) => {
             "abort the transaction and begin it again"
         }
         ErrorKind::Unavailable if asked == Asked::InTransaction => "abort the transaction and begin it again",
-        ErrorKind::Unavailable if matches!(fault.code(), Some(10107 | 13435 | 10058 | 13436)) => {
+        ErrorKind::Unavailable if matches!(code(fault), Some(10107 | 13435 | 10058 | 13436)) => {
             "a primary is being elected, or `directConnection=true` names a server that is not the primary"
         }
         ErrorKind::Unavailable => "nothing was changed",
@@ -241,11 +233,11 @@ mod tests {
     fn command(code: i32, name: &str, message: &str) -> Fault {
         let reply = doc! { "ok": 0.0, "code": code, "codeName": name, "errmsg": message };
         let error: CommandError = mongodb::bson::deserialize_from_document(reply).unwrap();
-        MongoError::from(Mongo::Command(error)).into()
+        Rejection::from(MongoError::from(Mongo::Command(error))).into()
     }
 
     fn io(kind: io::ErrorKind) -> Fault {
-        MongoError::from(kind).into()
+        Rejection::from(MongoError::from(kind)).into()
     }
 
     fn reply(reply: Document) -> Fault {
@@ -276,7 +268,7 @@ mod tests {
             (io(io::ErrorKind::UnexpectedEof), UnknownOutcome),
             (io(io::ErrorKind::ConnectionReset), UnknownOutcome),
             (io(io::ErrorKind::ConnectionRefused), Unavailable),
-            (Fault::Silent(Duration::from_secs(1)), UnknownOutcome),
+            (Fault::lost("no answer"), UnknownOutcome),
         ]
     }
 

@@ -14,7 +14,7 @@ use mongodb::options::{CollectionOptions, ReadConcern, ReadPreference, Selection
 use mongodb::{ClientSession, Collection, Database};
 use tokio::sync::OnceCell;
 
-use super::classify::{Fault, check_reply};
+use super::classify::{Fault, Rejection, check_reply, misfit};
 
 /// A collection, and the timeout of one command.
 #[derive(Clone)]
@@ -48,12 +48,12 @@ impl Commands {
         format!("{}.{}", self.database.name(), self.collection)
     }
 
-    /// Inserts a document. Returns a [`Fault`] with `is_duplicate` if its `_id` exists.
+    /// Inserts a document. If its `_id` exists, the fault [is a duplicate](super::classify::is_duplicate).
     pub(super) async fn insert(&self, session: Session<'_>, document: Document) -> Result<(), Fault> {
         let command = doc! { "insert": &self.collection, "documents": [document] };
         match count(&self.write(session, command).await?)? {
             1 => Ok(()),
-            n => Err(Fault::Reply(format!("to an insert of one document reports {n} inserted documents"))),
+            n => Err(misfit(&format!("to an insert of one document reports {n} inserted documents"))),
         }
     }
 
@@ -70,7 +70,7 @@ impl Commands {
         match reply.remove("value") {
             Some(Bson::Document(document)) => Ok(Some(document)),
             Some(Bson::Null) => Ok(None),
-            other => Err(Fault::Reply(format!("to findAndModify has the value {other:?}"))),
+            other => Err(misfit(&format!("to findAndModify has the value {other:?}"))),
         }
     }
 
@@ -140,9 +140,7 @@ impl Commands {
         };
         let reply = self.timely(self.database.run_command(command)).await?;
         let listed = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
-        listed
-            .map(|listed| !listed.is_empty())
-            .map_err(|_| Fault::Reply("to listCollections has no list".into()))
+        listed.map(|listed| !listed.is_empty()).map_err(|_| misfit("to listCollections has no list"))
     }
 
     /// Returns the read concern for one document. On a replica set it is *linearizable*, so neither a
@@ -178,8 +176,8 @@ impl Commands {
         // replies. A dropped request closes its connection, so a late reply cannot be matched to another
         // request.
         match tokio::time::timeout(self.timeout, running.into_future()).await {
-            Ok(outcome) => Ok(outcome?),
-            Err(_) => Err(Fault::Silent(self.timeout)),
+            Ok(outcome) => Ok(outcome.map_err(Rejection::from)?),
+            Err(_) => Err(Fault::silent(self.timeout)),
         }
     }
 }
@@ -189,6 +187,6 @@ fn count(reply: &Document) -> Result<i64, Fault> {
     match reply.get("n") {
         Some(Bson::Int32(n)) => Ok((*n).into()),
         Some(Bson::Int64(n)) => Ok(*n),
-        other => Err(Fault::Reply(format!("has the count {other:?}"))),
+        other => Err(misfit(&format!("has the count {other:?}"))),
     }
 }

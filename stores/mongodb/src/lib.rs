@@ -44,7 +44,7 @@ use idmill::{Operation, Result, SequenceName};
 use idmill_kit::paging;
 use idmill_kit::{Asked, Contention, Fill, PerSequence, Scheme};
 
-use self::classify::failed;
+use self::classify::{failed, is_duplicate};
 use self::commands::Commands;
 use self::reserve::{DUPLICATES, Fit};
 
@@ -143,7 +143,7 @@ impl MongoStore {
         let mut duplicates = 0;
         loop {
             let Err(fault) = self.commands.insert(None, schema::encode(&info)).await else { return Ok(info) };
-            if !fault.is_duplicate() || duplicates >= DUPLICATES {
+            if !is_duplicate(&fault) || duplicates >= DUPLICATES {
                 return Err(failed(&fault, Asked::Write));
             }
             // The name, or a value in a unique index of the user, is a duplicate.

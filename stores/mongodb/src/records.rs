@@ -7,7 +7,7 @@ use idmill::store::{Page, Records};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::Asked;
 
-use super::classify::failed;
+use super::classify::{failed, is_duplicate};
 use super::commands::Commands;
 use super::{MongoStore, listed, schema};
 
@@ -47,7 +47,7 @@ impl MongoStore {
         match witness.insert(None, schema::encode_record(name, wanted)).await {
             Ok(()) => Ok(true),
             // The record exists, or the write violates another unique index of the collection.
-            Err(fault) if fault.is_duplicate() && self.try_record(name).await?.is_some() => Ok(false),
+            Err(fault) if is_duplicate(&fault) && self.try_record(name).await?.is_some() => Ok(false),
             Err(fault) => Err(failed(&fault, Asked::Write)),
         }
     }

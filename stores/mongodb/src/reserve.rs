@@ -14,7 +14,7 @@ use idmill::Result;
 use idmill::store::{Grant, Reserve, SequenceInfo};
 use idmill_kit::{Asked, Contention, must_fit};
 
-use super::classify::{Fault, failed};
+use super::classify::{Fault, failed, is_duplicate};
 use super::commands::{Commands, Session};
 use super::schema;
 
@@ -106,7 +106,7 @@ async fn begin(
     match commands.insert(session, schema::encode(&info)).await {
         Ok(()) => Ok(Ok(grant)),
         // In a transaction, a duplicate is not retried, because the error has aborted the transaction.
-        Err(fault) if fault.is_duplicate() && !in_transaction => Ok(Err(fault)),
+        Err(fault) if is_duplicate(&fault) && !in_transaction => Ok(Err(fault)),
         Err(fault) => {
             let asked = if in_transaction { Asked::InTransaction } else { Asked::Write };
             Err(failed(&fault, asked))

@@ -11,7 +11,7 @@ use mongodb::error::ErrorKind as Mongo;
 use mongodb::{ClientSession, Database};
 
 use super::DEFAULT_TIMEOUT;
-use super::classify::{Fault, failed};
+use super::classify::{Rejection, failed};
 use super::commands::Commands;
 use super::reserve::{Fit, reserve};
 use super::schema::{DEFAULT_COLLECTION, NAME};
@@ -166,7 +166,7 @@ async fn must_be_in_transaction(session: &mut ClientSession) -> Result<()> {
         }
         Err(error) => match &*error.kind {
             Mongo::Transaction { message, .. } if message.contains("in progress") => Ok(()),
-            _ => Err(failed(&Fault::from(error), Asked::InTransaction)),
+            _ => Err(failed(&Rejection::from(error).into(), Asked::InTransaction)),
         },
     }
 }

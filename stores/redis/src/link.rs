@@ -12,9 +12,9 @@ use std::time::Duration;
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Pipeline, RedisConnectionInfo, Value, from_redis_value, from_redis_value_ref};
 use idmill::{Error, ErrorKind, Operation, Result};
-use idmill_kit::SharedConnection;
+use idmill_kit::{SharedConnection, no_answer};
 use idmill_tls::client::{Advice, trusting};
-use idmill_tls::resp::Line;
+use idmill_tls::resp::{ErrorReply, Line, broken, code, garbled};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::classify::{Asked, Fault, REDIS};
@@ -82,7 +82,7 @@ impl Answer {
     }
 
     pub(crate) fn garbled(&self) -> Fault {
-        Fault::Garbled(format!("{:?}", self.words))
+        garbled(format_args!("{:?}", self.words))
     }
 
     /// Whether replicas must acknowledge the script's write. A claim needs no acknowledgement, since it
@@ -95,7 +95,7 @@ impl Answer {
     pub(crate) fn replicated(self, wanted: u32) -> Result<Self, Fault> {
         match self.replicas {
             Some(known) if self.wrote() && known < i64::from(wanted) => {
-                Err(Fault::Unreplicated { known, wanted })
+                Err(Fault::lost(format!("{known} of {wanted} replicas confirmed the write")))
             }
             _ => Ok(self),
         }
@@ -139,7 +139,7 @@ impl Link {
     /// Runs one script once.
     pub(crate) async fn run(&self, call: Call) -> Result<Answer, Fault> {
         let answer = self.run_all(&[call]).await.pop();
-        answer.unwrap_or_else(|| Err(Fault::Garbled("no answer".to_owned())))
+        answer.unwrap_or_else(|| Err(garbled("no answer")))
     }
 
     /// Returns about `count` members of a set from this cursor on, and the next cursor: "0" at the end.
@@ -153,9 +153,8 @@ impl Link {
         let live = self.connected(deadline).await.map_err(Fault::NotSent)?;
         let mut pipeline = Pipeline::with_capacity(1);
         pipeline.cmd("SSCAN").arg(key).arg(cursor).arg("COUNT").arg(count);
-        let scanned =
-            self.send(&live, &pipeline, 1, deadline).await.and_then(|values| scanned(values.first()));
-        scanned.inspect_err(|fault| self.discard_after(&live, fault))
+        let values = self.send(&live, &pipeline, 1, deadline).await?;
+        scanned(values.first()).inspect_err(|fault| self.discard_after(&live, fault))
     }
 
     /// Runs scripts in one round trip, each once. Only a script that the server did not have loaded, and so
@@ -164,7 +163,7 @@ impl Link {
         let deadline = self.deadline();
         let (live, mut answers) = self.try_all(calls, deadline).await;
         let unknown =
-            |answer: &Result<Answer, Fault>| matches!(answer, Err(fault) if fault.words().0 == "NOSCRIPT");
+            |answer: &Result<Answer, Fault>| matches!(answer, Err(fault) if code(fault) == "NOSCRIPT");
         let again: Vec<usize> = (0..answers.len()).filter(|index| unknown(&answers[*index])).collect();
         if !again.is_empty() {
             // The next connection loads the scripts. Another caller may have replaced this one by now.
@@ -215,13 +214,13 @@ impl Link {
             pipeline.cmd("WAIT").arg(self.terms.replicas).arg(timeout.as_millis().max(1).to_string());
         }
         let sent = self.send(live, &pipeline, calls.len() + usize::from(wait), deadline).await;
-        let answers = sent.and_then(|values| read_all(values, &nonces, wait));
-        answers.unwrap_or_else(|fault| {
-            self.discard_after(live, &fault);
-            vec![Err(fault); calls.len()]
-        })
+        let read =
+            |values| read_all(values, &nonces, wait).inspect_err(|fault| self.discard_after(live, fault));
+        sent.and_then(read).unwrap_or_else(|fault| vec![Err(fault); calls.len()])
     }
 
+    /// Sends commands once. After a failure, discards the connection, unless the call had little time left:
+    /// if it waited long for the connection, its timeout does not show a dead connection.
     async fn send(
         &self,
         live: &Arc<Live>,
@@ -232,33 +231,33 @@ impl Link {
         self.round_trips.fetch_add(1, Ordering::Relaxed);
         let (mut connection, began) = (live.line.connection.clone(), Instant::now());
         let sent = timeout_at(deadline, connection.send_packed_commands(pipeline, 0, answers)).await;
-        match sent {
-            Ok(Ok(values)) if values.len() == answers => Ok(values),
-            Ok(Ok(values)) => Err(Fault::Garbled(format!("{} replies instead of {answers}", values.len()))),
-            Ok(Err(error)) => Err(Fault::Lost(error.to_string().into())),
-            // A call that waited long for the connection has little time left: its timeout does not show a
-            // dead connection.
-            Err(_) if began.elapsed() < self.terms.timeout / 2 => Err(Fault::Late(self.terms.timeout)),
-            Err(_) => Err(Fault::Silent(self.terms.timeout)),
-        }
+        let fault = match sent {
+            Ok(Ok(values)) if values.len() == answers => return Ok(values),
+            Ok(Ok(values)) => garbled(format_args!("{} replies instead of {answers}", values.len())),
+            Ok(Err(error)) => broken(&error),
+            Err(_) if began.elapsed() < self.terms.timeout / 2 => {
+                return Err(Fault::silent(self.terms.timeout));
+            }
+            Err(_) => Fault::silent(self.terms.timeout),
+        };
+        self.discard_after(live, &fault);
+        Err(fault)
     }
 
     /// Closes a connection that can no longer be used. Calls in progress on it have an unknown outcome.
     fn discard_after(&self, live: &Arc<Live>, fault: &Fault) {
-        if matches!(fault, Fault::Server { .. } | Fault::Late(_)) {
-            return;
+        if fault.server().is_none() {
+            live.line.close();
+            self.live.discard(live);
         }
-        live.line.close();
-        self.live.discard(live);
     }
 
     async fn connected(&self, deadline: Instant) -> Result<Arc<Live>> {
         let connect = || {
             let terms = self.terms.clone();
             async move {
-                let silent = format!("no answer within {:?}", terms.timeout);
                 let opened = timeout(terms.timeout, terms.open()).await;
-                opened.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, silent)))
+                opened.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, no_answer(terms.timeout))))
             }
         };
         let live = self.live.open(deadline, |live| !live.line.is_closed(), connect).await;
@@ -276,7 +275,7 @@ impl Terms {
         loop {
             match self.introduce(&mut connection).await {
                 // The server has just started: until its data is loaded, it rejects `SCRIPT LOAD`.
-                Err(Fault::Server { code, .. }) if code == "LOADING" => tokio::time::sleep(LOADING).await,
+                Err(fault) if code(&fault) == "LOADING" => tokio::time::sleep(LOADING).await,
                 Err(Fault::NotSent(error)) => return Err(error),
                 Err(fault) => return Err(REDIS.refused(&fault)),
                 Ok(hashes) => return Ok(Live { line, hashes }),
@@ -294,8 +293,7 @@ impl Terms {
         let answers = connection.send_packed_commands(&questions, 0, 2 + self.scripts.len()).await;
         let mut answers =
             answers.map_err(|error| Fault::NotSent(REDIS.not_connected(&error)))?.into_iter().map(answered);
-        let mut next =
-            || answers.next().unwrap_or_else(|| Err(Fault::Garbled("a reply is missing".to_owned())));
+        let mut next = || answers.next().unwrap_or_else(|| Err(garbled("a reply is missing")));
         let (info, config) = (text(&next()?).unwrap_or_default(), next());
         let demands = self.demands;
         match config {
@@ -327,7 +325,7 @@ impl Terms {
 
 fn answered(value: Value) -> Result<Value, Fault> {
     match value {
-        Value::ServerError(error) => Err(Fault::server(error.code(), error.details())),
+        Value::ServerError(error) => Err(ErrorReply::from(&error).into()),
         value => Ok(value),
     }
 }
@@ -338,10 +336,10 @@ fn read_all(mut values: Vec<Value>, nonces: &[u64], wait: bool) -> Result<Vec<Re
         Some(Value::Int(known)) => Some(known),
         // WAIT runs after the scripts, so their effects stand.
         Some(Value::ServerError(_)) => Some(0),
-        Some(other) => return Err(Fault::Garbled(format!("{other:?}"))),
+        Some(other) => return Err(garbled(format_args!("{other:?}"))),
     };
     let answers = values.into_iter().zip(nonces).map(|(value, nonce)| match value {
-        Value::ServerError(error) => Ok(Err(Fault::server(error.code(), error.details()))),
+        Value::ServerError(error) => Ok(Err(ErrorReply::from(&error).into())),
         value => read(&value, *nonce).map(|words| Ok(Answer { words, replicas })),
     });
     // One mismatched answer makes all of them unreliable.
@@ -350,9 +348,9 @@ fn read_all(mut values: Vec<Value>, nonces: &[u64], wait: bool) -> Result<Vec<Re
 
 /// Decodes the next cursor and some members; bytes that are not UTF-8 are replaced.
 fn scanned(value: Option<&Value>) -> Result<(String, Vec<String>), Fault> {
-    let garbled = || Fault::Garbled(format!("{value:?}"));
+    let garbled = || garbled(format_args!("{value:?}"));
     if let Some(Value::ServerError(error)) = value {
-        return Err(Fault::server(error.code(), error.details()));
+        return Err(ErrorReply::from(error).into());
     }
     let read = from_redis_value_ref::<(String, Vec<Vec<u8>>)>(value.ok_or_else(garbled)?);
     let (cursor, members) = read.map_err(|_| garbled())?;
@@ -360,7 +358,7 @@ fn scanned(value: Option<&Value>) -> Result<(String, Vec<String>), Fault> {
 }
 
 fn read(value: &Value, nonce: u64) -> Result<Vec<String>, Fault> {
-    let garbled = || Fault::Garbled(format!("{value:?}"));
+    let garbled = || garbled(format_args!("{value:?}"));
     let Value::Array(items) = value else { return Err(garbled()) };
     let words: Option<Vec<String>> = items.iter().map(text).collect();
     let mut words = words.ok_or_else(garbled)?.into_iter();
@@ -427,7 +425,7 @@ mod tests {
             vec![answer("7", "granted"), Value::Okay],
         ] {
             let fault = read_all(values, &[7, 8], false).unwrap_err();
-            assert!(matches!(fault, Fault::Garbled(_)), "{fault}");
+            assert!(matches!(fault, Fault::Lost(_)), "{fault}");
         }
     }
 

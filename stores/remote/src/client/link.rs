@@ -8,13 +8,13 @@
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use ::redis_driver::{Pipeline, RedisConnectionInfo, Value};
 use idmill::store::Capabilities;
 use idmill::{Error, ErrorKind, Operation, Result, Status};
-use idmill_kit::Address;
+use idmill_kit::{Address, no_answer};
 use idmill_tls::client::{Advice, trusting};
+use idmill_tls::resp::{ErrorReply, broken, garbled};
 use idmill_tls::{resp, showing};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -85,7 +85,7 @@ impl Link {
             let fault = match timeout_at(until, exchange(&line, number, &request)).await {
                 Ok(Ok(said)) => return self.answered(line, said),
                 Ok(Err(fault)) => fault,
-                Err(_) => Fault::Silent(self.options.timeout),
+                Err(_) => Fault::silent(self.options.timeout),
             };
             let error = IDMILL.failed(&fault, asked, &self.servers()[line.server]);
             self.failed(line, &fault, error.status());
@@ -99,7 +99,7 @@ impl Link {
     /// Returns the error for a reply that does not fit the request.
     pub(super) fn garbled(&self, said: &Said, asked: Asked) -> Error {
         let servers: Vec<_> = self.servers().iter().map(Address::to_string).collect();
-        IDMILL.failed(&Fault::Garbled(shown(said)), asked, &servers.join(","))
+        IDMILL.failed(&garbled(shown(said)), asked, &servers.join(","))
     }
 
     fn until(&self) -> Instant {
@@ -124,7 +124,7 @@ impl Link {
 
     /// Keeps a connection on which the server replied with an error. After another fault, leaves the server.
     fn failed(&self, line: Line, fault: &Fault, status: Status) {
-        if !matches!(fault, Fault::Server { .. }) {
+        if fault.server().is_none() {
             return self.leave(line.server);
         }
         if status != Status::Permanent {
@@ -173,7 +173,7 @@ impl Link {
                 return Ok(line);
             }
             let opened = timeout_at(until.min(Instant::now() + timeout), self.open(server)).await;
-            match opened.unwrap_or_else(|_| Err(timed_out(timeout))) {
+            match opened.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, no_answer(timeout)))) {
                 Ok(line) => {
                     self.preferred.store(server, Ordering::Relaxed);
                     return Ok(line);
@@ -214,7 +214,7 @@ impl Link {
         let can = match exchange(line, number, &request).await {
             Ok(Said::Capabilities(can)) => can,
             Ok(Said::Failed(fault)) => return Err(fault.error()),
-            Ok(said) => return Err(IDMILL.refused(&Fault::Garbled(shown(&said)))),
+            Ok(said) => return Err(IDMILL.refused(&garbled(shown(&said)))),
             Err(fault) => return Err(IDMILL.refused(&fault)),
         };
         let known = *self.can.get_or_init(|| can);
@@ -253,24 +253,20 @@ async fn exchange(line: &Line, number: u64, request: &[u8]) -> Result<Said, Faul
     pipeline.cmd(COMMAND).arg(VERSION).arg(request);
     let mut connection = line.line.connection.clone();
     let sent = connection.send_packed_commands(&pipeline, 0, 1).await;
-    let values = sent.map_err(|error| Fault::Lost(error.to_string().into()))?;
+    let values = sent.map_err(|error| broken(&error))?;
     match values.as_slice() {
         [Value::BulkString(bytes)] => match Answer::decode(bytes) {
             Ok(answer) if answer.number == number => Ok(answer.said),
-            Ok(answer) => Err(Fault::Garbled(format!("a reply to request {}, not {number}", answer.number))),
-            Err(error) => Err(Fault::Garbled(error.to_string())),
+            Ok(answer) => Err(garbled(format_args!("a reply to request {}, not {number}", answer.number))),
+            Err(error) => Err(garbled(error)),
         },
-        [Value::ServerError(error)] => Err(Fault::server(error.code(), error.details())),
-        other => Err(Fault::Garbled(shown(&other))),
+        [Value::ServerError(error)] => Err(ErrorReply::from(error).into()),
+        other => Err(garbled(shown(&other))),
     }
 }
 
 fn shown(answer: &dyn fmt::Debug) -> String {
     format!("{answer:?}").chars().take(SHOWN).collect()
-}
-
-fn timed_out(timeout: Duration) -> Error {
-    Error::new(ErrorKind::Unavailable, format!("no answer within {timeout:?}"))
 }
 
 /// Omits the options, which contain a token.
