@@ -14,6 +14,7 @@
 //! - [`paging`]: page limits and cursors in the forms that drivers need.
 //! - [`must_fit`], [`typed`]: check that a grant has every id a transaction requested, and convert the ids to
 //!   the caller's type.
+//! - [`Preferred`]: the order in which calls try several servers.
 //! - [`query`]: parses and prints the parts of a URL.
 //! - [`secrets`]: removes passwords and other secrets from URLs.
 //! - [`Mode`]: read-only, read-write, or create: `mode=ro|rw|rwc`.
@@ -42,6 +43,7 @@ pub mod history;
 pub mod mode;
 pub mod options;
 pub mod paging;
+mod preferred;
 pub mod query;
 mod raise;
 mod refuse;
@@ -66,6 +68,7 @@ pub use existing::Existing;
 pub use fault::{Fault, no_answer};
 pub use fill::Fill;
 pub use mode::Mode;
+pub use preferred::Preferred;
 pub use raise::{create_at, raise};
 pub use refuse::refuse;
 pub use remembered::{PerSequence, Remembered};

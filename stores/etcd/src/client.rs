@@ -5,12 +5,11 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use idmill::{Error, ErrorKind, Result};
-use idmill_kit::{Address, Resend, refuse};
+use idmill_kit::{Address, Preferred, Resend, refuse};
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -41,8 +40,7 @@ pub(super) struct Answered<A> {
 /// A client for a cluster, through any of its members.
 pub(super) struct Client {
     members: Vec<Member>,
-    /// The member that the next call asks first.
-    preferred: AtomicUsize,
+    preferred: Preferred,
     user: Option<(String, String)>,
     token: Mutex<Option<AsciiMetadataValue>>,
     timeout: Duration,
@@ -65,9 +63,10 @@ impl Client {
     pub(super) fn new(options: &EtcdOptions) -> Result<Self> {
         let tls = options.tls.is_on().then(|| tls(options)).transpose()?;
         let member = |address: &Address| Member::new(address, options.timeout, tls.as_ref());
+        let members: Vec<_> = options.addresses()?.iter().map(member).collect::<Result<_>>()?;
         Ok(Self {
-            members: options.addresses()?.iter().map(member).collect::<Result<_>>()?,
-            preferred: AtomicUsize::new(0),
+            preferred: Preferred::new(members.len()),
+            members,
             user: options.authority.login()?.map(|(user, password)| (user.to_owned(), password.to_owned())),
             token: Mutex::new(None),
             timeout: options.timeout,
@@ -100,8 +99,7 @@ impl Client {
         let mut waits = pauses().build();
         loop {
             let mut last = None;
-            let first = self.preferred.load(Ordering::Relaxed);
-            for number in (first..first + self.members.len()).map(|number| number % self.members.len()) {
+            for number in self.preferred.order() {
                 let until = lost.as_ref().map_or_else(|| Instant::now() + self.timeout, |(_, until)| *until);
                 let fault = match self.ask(number, path, request, until).await {
                     Ok(answer) => return Ok(Answered { answer, resent: lost.is_some() }),
@@ -145,9 +143,11 @@ impl Client {
             token = self.token(member, until).await?;
             asked = member.send(path, request.clone(), token.as_ref(), until).await;
         }
-        // After a failure, the next call starts with another member.
-        let next = if asked.is_ok() { number } else { (number + 1) % self.members.len() };
-        self.preferred.store(next, Ordering::Relaxed);
+        if asked.is_ok() {
+            self.preferred.prefer(number);
+        } else {
+            self.preferred.leave(number);
+        }
         let answer: A = asked?;
         let (header, wrote) = answer.header();
         let floor = if wrote { floor.above() } else { floor };

@@ -7,12 +7,12 @@
 
 use std::fmt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::redis_driver::{Pipeline, RedisConnectionInfo, Value};
 use idmill::store::Capabilities;
 use idmill::{Error, ErrorKind, Operation, Result, Status};
-use idmill_kit::{Address, no_answer};
+use idmill_kit::{Address, Preferred, no_answer};
 use idmill_tls::client::{Advice, trusting};
 use idmill_tls::resp::{ErrorReply, broken, garbled};
 use idmill_tls::{resp, showing};
@@ -35,8 +35,7 @@ const SHOWN: usize = 200;
 pub(super) struct Link {
     options: RemoteOptions,
     idle: Mutex<Vec<Line>>,
-    /// Index of the server that new calls try first.
-    preferred: AtomicUsize,
+    preferred: Preferred,
     places: Semaphore,
     number: AtomicU64,
     can: OnceLock<Capabilities>,
@@ -52,9 +51,9 @@ struct Line {
 impl Link {
     pub(super) fn new(options: RemoteOptions) -> Self {
         Self {
+            preferred: Preferred::new(options.servers.len()),
             options,
             idle: Mutex::default(),
-            preferred: AtomicUsize::new(0),
             places: Semaphore::new(AT_ONCE),
             // The first number is random, so that two processes do not use the same numbers.
             number: AtomicU64::new(fastrand::u64(..)),
@@ -113,7 +112,7 @@ impl Link {
     fn answered(&self, line: Line, said: Said) -> Result<Said> {
         if in_trouble(&said) {
             // Another server may still reach the store.
-            self.prefer_after(line.server);
+            self.preferred.leave(line.server);
         }
         self.keep(line);
         match said {
@@ -128,7 +127,7 @@ impl Link {
             return self.leave(line.server);
         }
         if status != Status::Permanent {
-            self.prefer_after(line.server);
+            self.preferred.leave(line.server);
         }
         self.keep(line);
     }
@@ -144,13 +143,7 @@ impl Link {
     /// server.
     fn leave(&self, server: usize) {
         self.idle.lock().retain(|line| line.server != server);
-        self.prefer_after(server);
-    }
-
-    fn prefer_after(&self, server: usize) {
-        let next = (server + 1) % self.servers().len();
-        // Changes nothing if another call has already switched.
-        let _ = self.preferred.compare_exchange(server, next, Ordering::Relaxed, Ordering::Relaxed);
+        self.preferred.leave(server);
     }
 
     /// Returns the most recently used idle and open connection to this server. Older connections stay idle,
@@ -165,17 +158,16 @@ impl Link {
     /// Returns an idle or new connection to the preferred server, or to the next server that can be reached.
     /// This is safe for every request, since none was sent yet.
     async fn line(&self, until: Instant) -> Result<Line> {
-        let (first, servers) = (self.preferred.load(Ordering::Relaxed), self.servers().len());
-        let timeout = self.options.timeout / 2 / u32::try_from(servers).unwrap_or(u32::MAX);
+        let timeout = self.options.timeout / 2 / u32::try_from(self.servers().len()).unwrap_or(u32::MAX);
         let mut failed: Option<Error> = None;
-        for server in (first..first + servers).map(|server| server % servers) {
+        for server in self.preferred.order() {
             if let Some(line) = self.kept(server) {
                 return Ok(line);
             }
             let opened = timeout_at(until.min(Instant::now() + timeout), self.open(server)).await;
             match opened.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, no_answer(timeout)))) {
                 Ok(line) => {
-                    self.preferred.store(server, Ordering::Relaxed);
+                    self.preferred.prefer(server);
                     return Ok(line);
                 }
                 // Prefer a permanent error over a transient error.
