@@ -176,6 +176,36 @@ impl Client {
         })
     }
 
+    /// Determines the outcome of a write that failed with the error `unknown`. `look` reads the row. It
+    /// returns the outcome, or `None` if the condition of the write still holds, so that the write is
+    /// resent. After any error of `look`, the outcome stays unknown. `applied` is the outcome of an applied
+    /// write.
+    pub(super) async fn settle<R, F>(
+        &self,
+        (statement, values): (&Statement, &Values),
+        (applied, unknown): (R, Error),
+        look: impl Fn() -> F,
+    ) -> Result<R>
+    where
+        F: Future<Output = Result<Option<R>>>,
+    {
+        let mut contest = CONTENTION.begin();
+        for _ in 0..LOOKS {
+            let Ok(outcome) = look().await else { break };
+            if let Some(outcome) = outcome {
+                return Ok(outcome);
+            }
+            match self.write(statement, values.clone()).await {
+                Ok(true) => return Ok(applied),
+                // The first attempt or another write was applied, so the retry was refused; or the retry
+                // failed.
+                _ if contest.lost(None).await.is_err() => break,
+                _ => {}
+            }
+        }
+        Err(unknown)
+    }
+
     /// Sends a statement, and resends it if the node lacks the table. The store has found the table before,
     /// so either it was dropped since or this node has not received it yet. A statement that fails in this
     /// way was not executed.

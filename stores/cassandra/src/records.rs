@@ -11,7 +11,7 @@ use idmill_kit::{Asked, InvalidRow};
 use scylla::value::CqlValue;
 
 use super::CassandraStore;
-use super::client::{CONTENTION, Client, LOOKS, Serial, Statement};
+use super::client::{Client, Serial, Statement};
 use super::schema::{FORMAT, Table};
 use super::values::{self, Cells, Values};
 
@@ -121,22 +121,14 @@ impl Records {
             Err(error) if error.kind() == ErrorKind::UnknownOutcome => error,
             outcome => return outcome,
         };
-        let mut contest = CONTENTION.begin();
-        for _ in 0..LOOKS {
-            match self.kept(name).await {
-                Ok(kept) if kept.as_deref() == wanted => return Ok(true),
-                Ok(kept) if kept.as_deref() == seen => {}
-                _ => break,
+        let look = || async {
+            match self.kept(name).await?.as_deref() {
+                kept if kept == wanted => Ok(Some(true)),
+                kept if kept == seen => Ok(None),
+                _ => Err(ErrorKind::UnknownOutcome.into()),
             }
-            match self.client.write(statement, values.clone()).await {
-                Ok(true) => return Ok(true),
-                // The first attempt or another write was applied, so the retry was refused; or the retry
-                // failed.
-                _ if contest.lost(None).await.is_err() => break,
-                _ => {}
-            }
-        }
-        Err(unknown)
+        };
+        self.client.settle((statement, &values), (true, unknown), look).await
     }
 
     fn decode(&self, name: &str, cells: &Cells) -> Result<String> {

@@ -223,23 +223,15 @@ impl Sequences {
     /// An insert is never resent: the row may have been created and removed in between. If a row of another
     /// writer exists, `settle` returns that row: no ids of this insert were handed out.
     async fn settle(&self, write: &Write<'_>, error: Error) -> Result<Swapped<Mark>> {
-        let mut contest = CONTENTION.begin();
-        for _ in 0..LOOKS {
-            match self.look_up(&write.new.info.name).await {
-                Ok(Some(row)) if write.made(&row) => return Ok(Swapped::Done),
-                Ok(now @ Some(_)) if write.seen.is_none() => return Ok(Swapped::Now(now)),
-                Ok(Some(row)) if write.is_open(&row) => {}
-                _ => break,
+        let look = || async {
+            match self.look_up(&write.new.info.name).await? {
+                Some(row) if write.made(&row) => Ok(Some(Swapped::Done)),
+                now @ Some(_) if write.seen.is_none() => Ok(Some(Swapped::Now(now))),
+                Some(row) if write.is_open(&row) => Ok(None),
+                _ => Err(ErrorKind::UnknownOutcome.into()),
             }
-            match self.client.write(write.statement, write.values.clone()).await {
-                Ok(true) => return Ok(Swapped::Done),
-                // The first attempt or another write was applied, so the retry was refused; or the retry
-                // failed.
-                _ if contest.lost(None).await.is_err() => break,
-                _ => {}
-            }
-        }
-        Err(error)
+        };
+        self.client.settle((write.statement, &write.values), (Swapped::Done, error), look).await
     }
 
     /// Sends the claim of a datacenter, once.
