@@ -56,9 +56,9 @@ use idmill_kit::Scheme;
 use scylla::client::session::Session;
 
 use self::client::Client;
-use self::records::Records;
+use self::records::RecordTable;
 use self::schema::Table;
-use self::sequences::Sequences;
+use self::sequences::SequenceTable;
 
 pub use self::client::Serial;
 pub use self::options::{CassandraOptions, Mode};
@@ -87,7 +87,7 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
 #[derive(Clone, Debug)]
 pub struct CassandraStore {
     store: Arc<dyn Store>,
-    records: Arc<Records>,
+    records: Arc<RecordTable>,
 }
 
 impl CassandraStore {
@@ -130,8 +130,8 @@ async fn open(session: Arc<Session>, options: &CassandraOptions) -> Result<Cassa
     let sequences = Table::sequences(keyspace, table, *serial, datacenter);
     sequences.ensure(&client, *create).await?;
     let records = Table::records(keyspace, table, *serial, datacenter)?;
-    let records = Arc::new(Records::new(client.clone(), records, *serial, *create));
-    let sequences = Sequences::new(client.clone(), sequences, *serial);
+    let records = Arc::new(RecordTable::new(client.clone(), records, *serial, *create));
+    let sequences = SequenceTable::new(client.clone(), sequences, *serial);
     let store: Arc<dyn Store> = match geo {
         None => Arc::new(sequences),
         Some(settings) => {

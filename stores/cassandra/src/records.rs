@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use idmill::store::{Page, Records as Kept};
+use idmill::store::{Page, Records};
 use idmill::{ErrorKind, Result, SequenceName};
 use idmill_kit::{Asked, InvalidRow};
 use scylla::value::CqlValue;
@@ -17,7 +17,7 @@ use super::values::{self, Cells, Values};
 
 /// The table and its statements.
 #[derive(Debug)]
-pub(super) struct Records {
+pub(super) struct RecordTable {
     client: Client,
     table: Table,
     serial: Serial,
@@ -53,17 +53,17 @@ impl CassandraStore {
     }
 
     /// Lists the records in ring order, without sorting the pages.
-    pub(super) async fn try_list_records(&self, page: &Page) -> Result<Kept> {
-        let Records { client, table, serial, .. } = &*self.records;
+    pub(super) async fn try_list_records(&self, page: &Page) -> Result<Records> {
+        let RecordTable { client, table, serial, .. } = &*self.records;
         if !self.records.is_there().await? {
-            return Ok(Kept::default());
+            return Ok(Records::default());
         }
         let cql = format!("SELECT name, record, format FROM {}", table.cql());
         client.scan(&cql, *serial, page, |name, cells| self.records.decode(name, cells)).await
     }
 }
 
-impl Records {
+impl RecordTable {
     pub(super) fn new(client: Client, table: Table, serial: Serial, create: bool) -> Self {
         let t = table.cql();
         let read = format!("SELECT name, record, format FROM {t} WHERE name = ?");

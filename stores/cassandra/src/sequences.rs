@@ -37,7 +37,7 @@ const ALSO: &str = " AND start = ? AND format = ?";
 
 /// The table and its statements.
 #[derive(Debug)]
-pub(super) struct Sequences {
+pub(super) struct SequenceTable {
     client: Client,
     table: Table,
     serial: Serial,
@@ -103,7 +103,7 @@ impl Write<'_> {
     }
 }
 
-impl Sequences {
+impl SequenceTable {
     pub(super) fn new(client: Client, table: Table, serial: Serial) -> Self {
         let t = table.cql();
         let update = |set: &str, also: &str| format!("UPDATE {t} SET {set} WHERE name = ? IF {SEEN}{also}");
@@ -302,13 +302,13 @@ impl Sequences {
     }
 }
 
-impl Store for Sequences {
+impl Store for SequenceTable {
     idmill::store_calls!(|this| Swapping(this) =>
         capabilities reserve create inspect list set);
     idmill::store_calls!(remove);
 }
 
-impl CompareAndSet for Sequences {
+impl CompareAndSet for SequenceTable {
     type Version = Mark;
 
     fn can(&self) -> Capabilities {

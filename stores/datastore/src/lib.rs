@@ -37,7 +37,7 @@ use idmill_kit::{CompareAndSet, Contention, Fill, Resend, Swapped, Swapping};
 use serde_json::{Value, json};
 
 use self::client::Client;
-use self::schema::{Place, Stored};
+use self::schema::{Entities, Stored};
 
 pub use self::options::DatastoreOptions;
 pub use idmill;
@@ -62,8 +62,8 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
 #[derive(Clone, Debug)]
 pub struct DatastoreStore {
     client: Client,
-    place: Arc<Place>,
-    records: Arc<Place>,
+    entities: Arc<Entities>,
+    records: Arc<Entities>,
 }
 
 impl DatastoreStore {
@@ -92,36 +92,36 @@ impl DatastoreStore {
     async fn open(options: DatastoreOptions, tokens: Option<Arc<dyn TokenSource>>) -> Result<Self> {
         options.check()?;
         let client = Client::new(&options, tokens).await?;
-        let place = Arc::new(Place::new(&options));
-        client.find(&place.nobody()).await?;
-        let records = Arc::new(place.of_records());
-        Ok(Self { client, place, records })
+        let entities = Arc::new(Entities::new(&options));
+        client.find(&entities.nobody()).await?;
+        let records = Arc::new(entities.of_records());
+        Ok(Self { client, entities, records })
     }
 
     async fn look_up(&self, name: &SequenceName) -> Result<Option<Stored>> {
-        let found = self.client.find(&self.place.key(name)).await?;
-        found.map(|found| self.place.decode(&found)).transpose()
+        let found = self.client.find(&self.entities.key(name)).await?;
+        found.map(|found| self.entities.decode(&found)).transpose()
     }
 
     /// Reads a page of sequences.
     async fn query(&self, page: &Page) -> Result<Listing> {
-        let decode = |result: &Value| Ok(self.place.decode(result)?.info);
-        Ok(self.listed::<Listing>(&self.place, page, decode).await?.sorted())
+        let decode = |result: &Value| Ok(self.entities.decode(result)?.info);
+        Ok(self.listed::<Listing>(&self.entities, page, decode).await?.sorted())
     }
 
     /// Reads the entities of a page, and the cursor of the next page. The prefix is filtered in the client,
     /// because keys are escaped names and sort differently.
     async fn listed<P: Fill>(
         &self,
-        place: &Place,
+        entities: &Entities,
         page: &Page,
         decode: impl Fn(&Value) -> Result<P::Row>,
     ) -> Result<P> {
-        let mut query = json!({ "kind": [{ "name": place.kind() }], "limit": paging::limit(page) });
+        let mut query = json!({ "kind": [{ "name": entities.kind() }], "limit": paging::limit(page) });
         if let Some(after) = &page.after {
             query["startCursor"] = Value::from(after.as_str());
         }
-        let answer = self.client.query(place.partition(), &query).await?;
+        let answer = self.client.query(entities.partition(), &query).await?;
         let batch = &answer["batch"];
         let results = batch["entityResults"].as_array().map_or(&[][..], Vec::as_slice);
         let end = batch["endCursor"].as_str();
@@ -134,7 +134,8 @@ impl DatastoreStore {
             _ => !results.is_empty() && end != page.after.as_ref().map(Cursor::as_str),
         };
         // For the default database, an emulator returns the entities of all databases.
-        let ours = |result: &&Value| place.holds(result) && schema::shown(result).starts_with(&page.prefix);
+        let ours =
+            |result: &&Value| entities.holds(result) && schema::shown(result).starts_with(&page.prefix);
         let rows = results.iter().filter(ours).map(|result| (schema::shown(result), decode(result)));
         Ok(P::of(end.filter(|_| more).map(Cursor::new), rows))
     }
@@ -178,9 +179,9 @@ impl CompareAndSet for DatastoreStore {
         Box::pin(async move {
             let mutation = match (seen, wanted) {
                 (None, None) => return Ok(Swapped::Done),
-                (None, Some(wanted)) => json!({ "insert": self.place.entity(wanted) }),
-                (Some(seen), None) => over("delete", &self.place.key(&seen.info.name), &seen.version),
-                (Some(seen), Some(wanted)) => over("update", &self.place.entity(wanted), &seen.version),
+                (None, Some(wanted)) => json!({ "insert": self.entities.entity(wanted) }),
+                (Some(seen), None) => over("delete", &self.entities.key(&seen.info.name), &seen.version),
+                (Some(seen), Some(wanted)) => over("update", &self.entities.entity(wanted), &seen.version),
             };
             self.client.commit(&mutation).await
         })

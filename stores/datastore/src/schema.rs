@@ -21,7 +21,7 @@ const NOBODY: &str = "~nobody";
 
 /// The location of the entities: project, database, namespace and kind.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct Entities {
     pub(super) project: String,
     pub(super) database: String,
     namespace: String,
@@ -32,7 +32,7 @@ pub(super) struct Place {
 /// entity is unchanged since this read.
 pub(super) type Stored = Versioned<String>;
 
-impl Place {
+impl Entities {
     pub(super) fn new(options: &DatastoreOptions) -> Self {
         Self {
             project: options.project.clone(),
@@ -195,8 +195,8 @@ mod tests {
 
     use super::*;
 
-    fn place() -> Place {
-        Place::new(&DatastoreOptions::new("p").namespace("n"))
+    fn entities() -> Entities {
+        Entities::new(&DatastoreOptions::new("p").namespace("n"))
     }
 
     fn is_reserved(key: &str) -> bool {
@@ -205,10 +205,10 @@ mod tests {
 
     #[test]
     fn records_have_a_separate_kind_and_round_trip() {
-        let (place, s) = (place(), SequenceName::new("s").unwrap());
-        let records = place.of_records();
-        assert_ne!(records.kind(), place.kind());
-        let other = Place { kind: "Kind".to_owned(), ..place };
+        let (entities, s) = (entities(), SequenceName::new("s").unwrap());
+        let records = entities.of_records();
+        assert_ne!(records.kind(), entities.kind());
+        let other = Entities { kind: "Kind".to_owned(), ..entities };
         assert_eq!(other.of_records().kind(), "Kind_witness");
         let stored = json!({ "entity": records.record(&s, "a b"), "version": "7" });
         assert_eq!(records.decode_record(&stored).unwrap(), ("a b".to_owned(), "7".to_owned()));
@@ -224,8 +224,8 @@ mod tests {
             let next = bounds.start() + offset % (bounds.max() - bounds.start()).saturating_add(1);
             let identity = Identity { epoch, ..Identity::fresh() };
             let info = SequenceInfo::stored(name, (!all).then_some(next), bounds, identity);
-            let result = json!({ "entity": place().entity(&info), "version": "7" });
-            prop_assert_eq!(place().decode(&result).unwrap(), Versioned { info, version: "7".to_owned() });
+            let result = json!({ "entity": entities().entity(&info), "version": "7" });
+            prop_assert_eq!(entities().decode(&result).unwrap(), Versioned { info, version: "7".to_owned() });
         }
 
         #[test]
@@ -249,7 +249,7 @@ mod tests {
     fn invalid_entities_are_rejected_by_name() {
         let mut info = SequenceInfo::new(SequenceName::new("s").unwrap(), Bounds::new(10, 20).unwrap());
         info.next = Some(15);
-        let good = json!({ "entity": place().entity(&info), "version": "7" });
+        let good = json!({ "entity": entities().entity(&info), "version": "7" });
         for (property, value, fault) in [
             ("next", json!({ "integerValue": "5" }), "next 5 outside"),
             ("next", json!({ "integerValue": "21" }), "next 21 outside"),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     fn refused(result: &Value, fault: &str) {
-        let error = place().decode(result).unwrap_err();
+        let error = entities().decode(result).unwrap_err();
         let expected =
             if fault == "another format" { ErrorKind::Unsupported } else { ErrorKind::StoreViolation };
         assert_eq!(error.kind(), expected, "{result}");

@@ -38,8 +38,8 @@ use idmill::{Operation, Result, SequenceName};
 use idmill_kit::{Scheme, Swapping};
 
 use self::client::Client;
-use self::schema::Place;
-use self::sequences::Sequences;
+use self::schema::Prefix;
+use self::sequences::SequenceKeys;
 
 pub use self::options::EtcdOptions;
 pub use idmill;
@@ -61,7 +61,7 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
 /// Clones share their connections and their state about the cluster.
 #[derive(Clone, Debug)]
 pub struct EtcdStore {
-    sequences: Arc<Sequences>,
+    sequences: Arc<SequenceKeys>,
     options: Arc<EtcdOptions>,
 }
 
@@ -85,9 +85,9 @@ impl EtcdStore {
     }
 }
 
-/// Creates a [`Sequences`] that has received no answer from the cluster yet.
-fn begin(options: &EtcdOptions) -> Result<Sequences> {
-    Ok(Sequences::new(Client::new(options)?, Place::new(options.prefix.clone())))
+/// Creates a [`SequenceKeys`] that has received no answer from the cluster yet.
+fn begin(options: &EtcdOptions) -> Result<SequenceKeys> {
+    Ok(SequenceKeys::new(Client::new(options)?, Prefix::new(options.prefix.clone())))
 }
 
 /// Whether the change only raises `next`, and perhaps the epoch. Such a change is safe even if the cluster

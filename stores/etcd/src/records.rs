@@ -12,12 +12,12 @@ use idmill_kit::Resend;
 use super::EtcdStore;
 use super::classify::{OVERTAKEN, write_failed};
 use super::client::Answered;
-use super::sequences::Sequences;
+use super::sequences::SequenceKeys;
 use super::wire::{Compare, KeyValue, Put, Request, Txn};
 
 impl EtcdStore {
     pub(super) async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
-        let Sequences { client, records, .. } = &*self.sequences;
+        let SequenceKeys { client, records, .. } = &*self.sequences;
         client.range(&records.the_key(name)).await?.kvs.into_iter().next().map(text).transpose()
     }
 
@@ -27,7 +27,7 @@ impl EtcdStore {
         seen: Option<&str>,
         wanted: &str,
     ) -> Result<bool> {
-        let Sequences { client, records, .. } = &*self.sequences;
+        let SequenceKeys { client, records, .. } = &*self.sequences;
         let key = records.key(name).into_bytes();
         let compare = match seen {
             Some(seen) => Compare::value(&key, seen.as_bytes()),

@@ -25,11 +25,11 @@ pub(super) struct Version {
 
 /// The key prefix. The keys under it with no further slash are sequences.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct Prefix {
     prefix: String,
 }
 
-impl Place {
+impl Prefix {
     pub(super) fn new(prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into() }
     }
@@ -156,8 +156,8 @@ mod tests {
 
     use super::*;
 
-    fn place() -> Place {
-        Place::new("/idmill/")
+    fn prefix() -> Prefix {
+        Prefix::new("/idmill/")
     }
 
     fn stored(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> KeyValue {
@@ -172,10 +172,10 @@ mod tests {
             let next = bounds.start() + offset % (bounds.max() - bounds.start()).saturating_add(1);
             let identity = Identity { epoch, ..Identity::fresh() };
             let info = SequenceInfo::stored(name, (!all).then_some(next), bounds, identity);
-            let (key, value) = (place().key(&info.name), encode(&info));
-            prop_assert!(!place().is_deeper(key.as_bytes()));
-            prop_assert!(place().first() < key.clone().into_bytes() && key.clone().into_bytes() < place().end());
-            let read = place().decode(stored(key, value.clone())).unwrap();
+            let (key, value) = (prefix().key(&info.name), encode(&info));
+            prop_assert!(!prefix().is_deeper(key.as_bytes()));
+            prop_assert!(prefix().first() < key.clone().into_bytes() && key.clone().into_bytes() < prefix().end());
+            let read = prefix().decode(stored(key, value.clone())).unwrap();
             prop_assert_eq!(read, Versioned { info, version: Version { value, mod_revision: 7 } });
         }
 
@@ -192,13 +192,13 @@ mod tests {
         for key in ["", "%", "a%2f", "a%", "%26", " a", "a/b"] {
             assert_eq!(unescape(key), None, "{key:?}");
         }
-        let error = place().decode(stored(*b"/idmill/\xff", "{}")).unwrap_err();
+        let error = prefix().decode(stored(*b"/idmill/\xff", "{}")).unwrap_err();
         assert!(error.to_string().contains("not the name of a sequence"), "{error}");
-        assert!(place().is_deeper(b"/idmill/other/s") && !place().is_deeper(b"/idmill/s"));
-        let (records, s) = (place().of_records(), SequenceName::new("a/s").unwrap());
+        assert!(prefix().is_deeper(b"/idmill/other/s") && !prefix().is_deeper(b"/idmill/s"));
+        let (records, s) = (prefix().of_records(), SequenceName::new("a/s").unwrap());
         assert_eq!(records.key(&s), "/idmill/witness/a%2Fs");
         assert!(
-            place().is_deeper(records.key(&s).as_bytes()) && !records.is_deeper(records.key(&s).as_bytes())
+            prefix().is_deeper(records.key(&s).as_bytes()) && !records.is_deeper(records.key(&s).as_bytes())
         );
     }
 
@@ -237,7 +237,7 @@ mod tests {
     }
 
     fn refused(value: &str, fault: &str) {
-        let error = place().decode(stored("/idmill/s", value)).unwrap_err();
+        let error = prefix().decode(stored("/idmill/s", value)).unwrap_err();
         let expected =
             if fault == "another format" { ErrorKind::Unsupported } else { ErrorKind::StoreViolation };
         assert_eq!(error.kind(), expected, "{value}");

@@ -25,22 +25,22 @@ use idmill_kit::{CompareAndSet, Fill, Remembered, Resend, Swapped, Versioned};
 
 use super::classify::{Fate, Fault, OVERTAKEN, fate, is_settled, read_failed, write_failed};
 use super::client::{Answered, Client};
-use super::schema::{self, Place, Stored, Version};
+use super::schema::{self, Prefix, Stored, Version};
 use super::wire::{Compare, Delete, Header, KeyValue, Put, Range, Request, Txn, TxnAnswer};
 
 /// The sequences under a prefix.
 #[derive(Debug)]
-pub(super) struct Sequences {
+pub(super) struct SequenceKeys {
     pub(super) client: Client,
-    place: Place,
-    pub(super) records: Place,
+    prefix: Prefix,
+    pub(super) records: Prefix,
     seen: Remembered<Version>,
 }
 
-impl Sequences {
-    pub(super) fn new(client: Client, place: Place) -> Self {
-        let records = place.of_records();
-        Self { client, place, records, seen: Remembered::default() }
+impl SequenceKeys {
+    pub(super) fn new(client: Client, prefix: Prefix) -> Self {
+        let records = prefix.of_records();
+        Self { client, prefix, records, seen: Remembered::default() }
     }
 
     /// Whether the cluster was found to have gone back in time.
@@ -56,34 +56,34 @@ impl Sequences {
 
     /// Reads a key that never exists, to check that the cluster answers.
     pub(super) async fn greet(&self) -> Result<()> {
-        let range = Range { key: self.place.first(), ..Range::default() };
+        let range = Range { key: self.prefix.first(), ..Range::default() };
         self.client.range(&range).await.map(drop)
     }
 
     async fn look_up(&self, name: &SequenceName) -> Result<Option<Stored>> {
         let before = self.remembered(name);
-        let answer = self.client.range(&self.place.the_key(name)).await?;
-        let stored = answer.kvs.into_iter().next().map(|kv| self.place.decode(kv)).transpose()?;
+        let answer = self.client.range(&self.prefix.the_key(name)).await?;
+        let stored = answer.kvs.into_iter().next().map(|kv| self.prefix.decode(kv)).transpose()?;
         self.learn(name, before.as_ref(), stored.clone())?;
         Ok(stored)
     }
 
     async fn list(&self, page: &Page) -> Result<Listing> {
-        let decode = |kv| Ok(self.place.decode(kv)?.info);
-        Ok(self.listed::<Listing>(&self.place, page, decode).await?.sorted())
+        let decode = |kv| Ok(self.prefix.decode(kv)?.info);
+        Ok(self.listed::<Listing>(&self.prefix, page, decode).await?.sorted())
     }
 
     /// Reads a page. The page's cursor is a key.
     pub(super) async fn listed<P: Fill>(
         &self,
-        place: &Place,
+        prefix: &Prefix,
         page: &Page,
         decode: impl Fn(KeyValue) -> Result<P::Row>,
     ) -> Result<P> {
-        let answer = self.client.range(&place.page(page)?).await?;
+        let answer = self.client.range(&prefix.page(page)?).await?;
         let next = answer.kvs.last().filter(|_| answer.more).map(|kv| paging::cursor(&kv.key));
-        let kvs = answer.kvs.into_iter().filter(|kv| !place.is_deeper(&kv.key));
-        Ok(P::of(next, kvs.map(|kv| (place.shown(&kv.key), decode(kv)))))
+        let kvs = answer.kvs.into_iter().filter(|kv| !prefix.is_deeper(&kv.key));
+        Ok(P::of(next, kvs.map(|kv| (prefix.shown(&kv.key), decode(kv)))))
     }
 
     /// Replaces the stored sequence with the wanted one if it is unchanged.
@@ -103,7 +103,7 @@ impl Sequences {
     }
 
     fn txn(&self, name: &SequenceName, stored: Option<&Stored>, value: Option<&[u8]>) -> Txn {
-        let key = self.place.key(name).into_bytes();
+        let key = self.prefix.key(name).into_bytes();
         let compare = match stored {
             Some(stored) => {
                 vec![
@@ -117,7 +117,7 @@ impl Sequences {
             Some(value) => Request::Put(Put { key, value: value.to_vec() }),
             None => Request::Delete(Delete { key }),
         };
-        Txn::new(compare, success, Request::Range(self.place.the_key(name)))
+        Txn::new(compare, success, Request::Range(self.prefix.the_key(name)))
     }
 
     fn outcome(
@@ -135,7 +135,7 @@ impl Sequences {
             self.learn(name, stored, now)?;
             return Ok(Swapped::Done);
         }
-        let current = answer.found()?.into_iter().next().map(|kv| self.place.decode(kv)).transpose()?;
+        let current = answer.found()?.into_iter().next().map(|kv| self.prefix.decode(kv)).transpose()?;
         self.learn(name, stored, current.clone())?;
         if !resent {
             return Ok(Swapped::Now(current));
@@ -177,14 +177,14 @@ impl Sequences {
         if let (Some(before), Some(now)) = (before.map(revision), now.as_ref().map(revision))
             && now < before
         {
-            return Err(self.client.guard().rewind(&self.place.key(name), before, now));
+            return Err(self.client.guard().rewind(&self.prefix.key(name), before, now));
         }
         self.seen.learn_if(name, now, |known, now| revision(known) < revision(now));
         Ok(())
     }
 }
 
-impl CompareAndSet for Sequences {
+impl CompareAndSet for SequenceKeys {
     type Version = Version;
 
     fn can(&self) -> Capabilities {

@@ -28,7 +28,7 @@ pub(super) struct Commands {
 }
 
 /// The caller's session, if the command belongs to its transaction.
-pub(super) type Session<'a> = Option<&'a mut ClientSession>;
+pub(super) type TxSession<'a> = Option<&'a mut ClientSession>;
 
 impl Commands {
     pub(super) fn new(database: Database, collection: String, timeout: Duration) -> Self {
@@ -49,7 +49,7 @@ impl Commands {
     }
 
     /// Inserts a document. If its `_id` exists, the fault [is a duplicate](super::classify::is_duplicate).
-    pub(super) async fn insert(&self, session: Session<'_>, document: Document) -> Result<(), Fault> {
+    pub(super) async fn insert(&self, session: TxSession<'_>, document: Document) -> Result<(), Fault> {
         let command = doc! { "insert": &self.collection, "documents": [document] };
         match count(&self.write(session, command).await?)? {
             1 => Ok(()),
@@ -60,7 +60,7 @@ impl Commands {
     /// Changes one matching document atomically. Returns its new state, or `None` if no document matched.
     pub(super) async fn modify(
         &self,
-        session: Session<'_>,
+        session: TxSession<'_>,
         matching: Document,
         change: Document,
     ) -> Result<Option<Document>, Fault> {
@@ -80,7 +80,7 @@ impl Commands {
         Ok(count(&self.write(None, command).await?)? > 0)
     }
 
-    async fn write(&self, session: Session<'_>, mut command: Document) -> Result<Document, Fault> {
+    async fn write(&self, session: TxSession<'_>, mut command: Document) -> Result<Document, Fault> {
         let running = if let Some(session) = session {
             // In a transaction, only the commit accepts a write concern, and the commit determines
             // durability.
@@ -97,7 +97,7 @@ impl Commands {
     /// Reads the current state of a document. See [`Self::concern`] for the read concern.
     pub(super) async fn find(
         &self,
-        session: Session<'_>,
+        session: TxSession<'_>,
         matching: Document,
     ) -> Result<Option<Document>, Fault> {
         if let Some(session) = session {

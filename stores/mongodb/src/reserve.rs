@@ -15,7 +15,7 @@ use idmill::store::{Grant, Reserve, SequenceInfo};
 use idmill_kit::{Asked, Contention, must_fit};
 
 use super::classify::{Fault, failed, is_duplicate};
-use super::commands::{Commands, Session};
+use super::commands::{Commands, TxSession};
 use super::schema;
 
 /// Maximum number of retries after an insert failed as a duplicate although the document is missing. Either
@@ -49,7 +49,7 @@ impl Fit {
 /// Reserves ids; `hint` is the expected max of the sequence.
 pub(super) async fn reserve(
     commands: &Commands,
-    mut session: Session<'_>,
+    mut session: TxSession<'_>,
     request: &Reserve,
     hint: Option<u64>,
     fit: Fit,
@@ -85,7 +85,11 @@ pub(super) async fn reserve(
 }
 
 /// Reads the current state of the sequence.
-async fn seen(commands: &Commands, session: Session<'_>, request: &Reserve) -> Result<Option<SequenceInfo>> {
+async fn seen(
+    commands: &Commands,
+    session: TxSession<'_>,
+    request: &Reserve,
+) -> Result<Option<SequenceInfo>> {
     let asked = if session.is_some() { Asked::InTransaction } else { Asked::Read };
     let found = commands.find(session, schema::by_name(&request.name)).await;
     let found = found.map_err(|fault| failed(&fault, asked))?;
@@ -95,7 +99,7 @@ async fn seen(commands: &Commands, session: Session<'_>, request: &Reserve) -> R
 /// Creates the sequence with the first range taken. Returns the inner error if the insert was a duplicate.
 async fn begin(
     commands: &Commands,
-    session: Session<'_>,
+    session: TxSession<'_>,
     request: &Reserve,
     fit: Fit,
 ) -> Result<Result<Grant, Fault>> {
@@ -118,7 +122,7 @@ async fn begin(
 /// the document has changed.
 async fn tail(
     commands: &Commands,
-    session: Session<'_>,
+    session: TxSession<'_>,
     request: &Reserve,
     seen: &SequenceInfo,
     fit: Fit,

@@ -40,7 +40,7 @@ use tokio_postgres::{Client, Config};
 use self::session::{Sessions, given};
 
 pub use self::native::NativeSequences;
-pub use self::options::{PostgresOptions, Sequences};
+pub use self::options::{PostgresOptions, Storage};
 pub use self::tls::SslMode;
 pub use self::transaction::{InTransaction, next_in, next_in_sql, reserve_in};
 /// The pool, in the version that [`PostgresStore::from_pool`] takes.

@@ -14,14 +14,14 @@ use super::convert::{Parameter, is_error, parameters, row_of};
 
 /// The statements of reserves that a session has run. Each is prepared after its second run, because many
 /// sessions run it only once.
-pub(super) struct Kept {
+pub(super) struct ReserveStatements {
     statements: Vec<(String, Option<Prepared>)>,
     /// Whether the store's sessions keep prepared statements. `false` for shared sessions, which other code
     /// may use next, and behind a pooler.
     keeping: Arc<AtomicBool>,
 }
 
-impl Kept {
+impl ReserveStatements {
     pub(super) fn new(keeping: Arc<AtomicBool>) -> Self {
         Self { statements: Vec::new(), keeping }
     }

@@ -17,7 +17,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::client::Held;
 use super::convert::{fault_of, unconnected};
-use super::prepared::Kept;
+use super::prepared::ReserveStatements;
 
 /// Runs statements. Clones share the sessions.
 pub(super) type Sessions = idmill_sql::postgres::Sessions<Source>;
@@ -37,7 +37,7 @@ pub(super) enum Source {
 pub(super) struct Session {
     client: Held,
     warning: Warning,
-    kept: Kept,
+    kept: ReserveStatements,
 }
 
 /// The last warning that concerns a commit.
@@ -159,7 +159,7 @@ impl Driver for Source {
 
 impl Session {
     fn new(client: Held, warning: Warning, keeping: Arc<AtomicBool>) -> Self {
-        Self { client, warning, kept: Kept::new(keeping) }
+        Self { client, warning, kept: ReserveStatements::new(keeping) }
     }
 }
 

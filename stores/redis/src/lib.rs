@@ -23,8 +23,8 @@
 pub(crate) mod classify;
 pub(crate) mod link;
 mod options;
-pub(crate) mod place;
 mod schema;
+pub(crate) mod server_url;
 pub(crate) mod verify;
 pub mod window;
 

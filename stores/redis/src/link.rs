@@ -18,7 +18,7 @@ use idmill_tls::resp::{ErrorReply, Line, broken, code, garbled};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::classify::{Asked, Fault, REDIS};
-use super::place::Place;
+use super::server_url::ServerUrl;
 use super::verify::{Demands, unverified, verify};
 
 const ADVICE: Advice = Advice { without: "redis://", certificate: None };
@@ -28,7 +28,7 @@ const LOADING: Duration = Duration::from_millis(20);
 /// Settings of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
-    pub(crate) place: Place,
+    pub(crate) url: ServerUrl,
     pub(crate) demands: Demands,
     /// Timeout of a call, including its wait for a connection.
     pub(crate) timeout: Duration,
@@ -133,7 +133,7 @@ impl Link {
 
     /// Converts a fault to this crate's error.
     pub(crate) fn failed(&self, fault: &Fault, asked: Asked) -> Error {
-        REDIS.failed(fault, asked, &self.terms.place.server)
+        REDIS.failed(fault, asked, &self.terms.url.server)
     }
 
     /// Runs one script once.
@@ -261,9 +261,9 @@ impl Link {
             }
         };
         let live = self.live.open(deadline, |live| !live.line.is_closed(), connect).await;
-        let place = &self.terms.place.server;
+        let server = &self.terms.url.server;
         live.map_err(|error| {
-            Error::new(error.kind(), format!("redis at {place}: {error}")).during(Operation::Connect)
+            Error::new(error.kind(), format!("redis at {server}: {error}")).during(Operation::Connect)
         })
     }
 }
@@ -309,7 +309,7 @@ impl Terms {
     }
 
     async fn shake_hands(&self) -> Result<Line> {
-        let Place { authority, tls, server, database } = &self.place;
+        let ServerUrl { authority, tls, server, database } = &self.url;
         let mut login = RedisConnectionInfo::default().set_skip_set_lib_name().set_db((*database).into());
         if let Some(password) = &authority.password {
             login = login.set_password(password);
@@ -380,7 +380,7 @@ fn text(value: &Value) -> Option<String> {
 /// Omits the terms, which contain a password.
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("server", &self.terms.place.server).finish_non_exhaustive()
+        f.debug_struct("Link").field("server", &self.terms.url.server).finish_non_exhaustive()
     }
 }
 
@@ -398,7 +398,7 @@ mod tests {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let timeout = Duration::from_secs(10);
         let terms = Terms {
-            place: Place::at(&silent.local_addr().unwrap().to_string()).unwrap(),
+            url: ServerUrl::at(&silent.local_addr().unwrap().to_string()).unwrap(),
             demands: Demands::Keeps,
             timeout,
             replicas: 0,

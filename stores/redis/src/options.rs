@@ -10,7 +10,7 @@ use idmill_kit::options::{Options as _, Word, whole, words};
 use idmill_shared_cache::options::{PREFIX, WAIT};
 
 use super::link::Terms;
-use super::place::Place;
+use super::server_url::ServerUrl;
 use super::verify::Demands;
 use super::{RedisStore, schema};
 
@@ -45,7 +45,7 @@ idmill_kit::options! {
     /// # Ok::<(), idmill::Error>(())
     /// ```
     pub struct RedisOptions at hosts "redis" | "rediss" as "redis://HOST:PORT/DB" {
-        place: Place,
+        url: ServerUrl,
     }
 
     /// The prefix of every key, in braces. Each prefix is a separate namespace.
@@ -66,7 +66,7 @@ idmill_kit::options! {
     /// since then.
     pub failover: Option<Failover> = "" in FAILOVER;
 
-    use place;
+    use url;
 }
 
 impl RedisOptions {
@@ -75,38 +75,38 @@ impl RedisOptions {
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if this is not an address.
     pub fn new(address: &str) -> Result<Self> {
-        Place::at(address).map(Self::with_defaults)
+        ServerUrl::at(address).map(Self::with_defaults)
     }
 
     /// Sets the user, which may be empty, and the password.
     #[must_use]
     pub fn login(mut self, user: &str, password: &str) -> Self {
-        self.place.authority.log_in(user, password);
+        self.url.authority.log_in(user, password);
         self
     }
 
-    idmill_kit::tls_setters!([place.tls] tls, ca);
+    idmill_kit::tls_setters!([url.tls] tls, ca);
     idmill_kit::setter! {
         /// The number of the server's database. Default 0.
-        pub database = place.database: u32
+        pub database = url.database: u32
     }
 
     fn at(scheme: &str, place: &str) -> Result<Self> {
-        Place::parse(scheme, place).map(Self::with_defaults)
+        ServerUrl::parse(scheme, place).map(Self::with_defaults)
     }
 
     fn place(&self) -> String {
-        self.place.to_string()
+        self.url.to_string()
     }
 
     pub(super) fn check(&self) -> Result<()> {
         self.check_values()?;
-        self.place.check()
+        self.url.check()
     }
 
     pub(super) fn terms(&self) -> Terms {
         Terms {
-            place: self.place.clone(),
+            url: self.url.clone(),
             demands: if self.keeps == Keeps::Disk { Demands::Disk } else { Demands::Keeps },
             timeout: self.timeout,
             replicas: self.replicas,
@@ -134,7 +134,7 @@ impl Word for Keeps {
 
 /// `existing` changes no option.
 impl Target for RedisOptions {
-    idmill_kit::target!(|options| options.place.scheme() => RedisStore::open_with);
+    idmill_kit::target!(|options| options.url.scheme() => RedisStore::open_with);
 
     fn refused(&self) -> StoreFuture<'_, Result<Vec<(SequenceName, Error)>>> {
         Box::pin(async {
@@ -239,10 +239,10 @@ mod tests {
             prop_assert_eq!(&options.to_string().parse::<RedisOptions>().unwrap(), &options);
             let login = options.login(&user, &password);
             let printed = login.to_string();
-            prop_assert!(!printed.contains("zz") || host.contains("zz") || user.contains("zz") || login.place.tls.ca.iter().any(|ca| ca.to_string_lossy().contains("zz")) || login.prefix.contains("zz"));
+            prop_assert!(!printed.contains("zz") || host.contains("zz") || user.contains("zz") || login.url.tls.ca.iter().any(|ca| ca.to_string_lossy().contains("zz")) || login.prefix.contains("zz"));
             let hidden: RedisOptions = printed.parse().unwrap();
-            prop_assert_eq!(hidden.place.authority.user, login.place.authority.user);
-            prop_assert_eq!(hidden.place.authority.password, Some("***".to_owned()));
+            prop_assert_eq!(hidden.url.authority.user, login.url.authority.user);
+            prop_assert_eq!(hidden.url.authority.password, Some("***".to_owned()));
         }
     }
 }

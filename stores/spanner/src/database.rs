@@ -33,7 +33,7 @@ use super::classify::{
     client_failed, commit_failed, failed, is_missing_database, is_missing_table, is_schema_busy,
     no_connection, no_session, not_created, status_of,
 };
-use super::options::{Checked, Database as Name};
+use super::options::{Checked, DatabaseName};
 use super::schema::{Stored, Table};
 
 /// Timeout of one request, which detects an unresponsive server.
@@ -446,7 +446,7 @@ async fn create_database(options: &Checked) -> Result<()> {
     Ok(())
 }
 
-fn instance(name: &Name) -> CreateInstanceRequest {
+fn instance(name: &DatabaseName) -> CreateInstanceRequest {
     CreateInstanceRequest { parent: name.project_path(), instance_id: name.instance.clone(), instance: None }
 }
 

@@ -57,8 +57,8 @@ impl SpannerOptions {
     }
 
     /// Checks the options without a connection, and parses the names.
-    fn check(&self) -> Result<(Database, Table)> {
-        Ok((Database::new(&self.database)?, self.checked_table()?))
+    fn check(&self) -> Result<(DatabaseName, Table)> {
+        Ok((DatabaseName::new(&self.database)?, self.checked_table()?))
     }
 
     /// Checks the values of all options.
@@ -89,7 +89,7 @@ impl Default for SpannerOptions {
 /// Checked options.
 #[derive(Clone, Debug)]
 pub(super) struct Checked {
-    pub(super) database: Database,
+    pub(super) database: DatabaseName,
     pub(super) table: Table,
     pub(super) emulator: Option<String>,
     pub(super) mode: Mode,
@@ -97,13 +97,13 @@ pub(super) struct Checked {
 
 /// The parts of a database's full name.
 #[derive(Clone, Debug)]
-pub(super) struct Database {
+pub(super) struct DatabaseName {
     pub(super) project: String,
     pub(super) instance: String,
     pub(super) id: String,
 }
 
-impl Database {
+impl DatabaseName {
     fn new(name: &str) -> Result<Self> {
         let parts: Vec<_> = name.split('/').collect();
         let ["projects", project, "instances", instance, "databases", id] = parts[..] else {

@@ -16,7 +16,7 @@ use super::reserve::{DUPLICATES, Reserving, TRIES, crowded, read_to_write};
 use super::rows::cursor;
 use super::run::{read, text, try_read};
 use super::server;
-use super::table::{Known, Table};
+use super::table::{Fixed, Table};
 use crate::executor::{must_be_alone, to_write};
 use crate::rows::listing;
 use crate::{Asked, Dialect, Executor};
@@ -34,7 +34,7 @@ pub struct Calls {
     pub(super) history: History,
     /// The cached state that every reserve of a sequence is conditional on. The state may be stale: a reserve
     /// whose condition is not met changes nothing.
-    known: Arc<PerSequence<Option<Known>>>,
+    known: Arc<PerSequence<Option<Fixed>>>,
     /// The table of the records, once it was found.
     pub(super) witness: Arc<OnceLock<Table>>,
 }

@@ -21,7 +21,7 @@ use idmill_kit::history::Histories;
 use super::classify::{failed, is_duplicate};
 use super::history::History;
 use super::run::{read, text};
-use super::table::{Known, Table};
+use super::table::{Fixed, Table};
 use crate::executor::to_write;
 use crate::history::RowHistory;
 use crate::rows::decide;
@@ -54,7 +54,7 @@ impl Reserving<'_> {
     pub(super) async fn run<E: Executor>(
         &self,
         executor: &mut E,
-        known: &mut Option<Known>,
+        known: &mut Option<Fixed>,
     ) -> Result<IdRange> {
         let mut duplicates = 0;
         // In a transaction, the second pass is needed if another transaction has just created the
@@ -67,7 +67,7 @@ impl Reserving<'_> {
                 let (info, grant) = decide(None, self.request, self.floor)?;
                 match self.history.try_write(executor, &self.table.insert(&info, self.history)).await {
                     Ok(_) => {
-                        *known = Some(Known::of(&info));
+                        *known = Some(Fixed::of(&info));
                         return Ok(grant.range);
                     }
                     Err(fault) if is_duplicate(&fault) && duplicates < DUPLICATES => duplicates += 1,
@@ -76,7 +76,7 @@ impl Reserving<'_> {
                 continue;
             };
             duplicates = 0;
-            *known = Some(Known::of(&seen.info));
+            *known = Some(Fixed::of(&seen.info));
             if let Some(histories) = seen.moved().filter(|_| self.history.looks) {
                 self.adopt(executor, &seen.info, histories).await?;
             } else if let Some(range) = self.last(executor, &seen.info).await? {
@@ -87,7 +87,7 @@ impl Reserving<'_> {
     }
 
     /// Takes the requested ids if they fit and the row matches the cached state.
-    async fn advance<E: Executor>(&self, executor: &mut E, known: Option<Known>) -> Result<Option<IdRange>> {
+    async fn advance<E: Executor>(&self, executor: &mut E, known: Option<Fixed>) -> Result<Option<IdRange>> {
         let Self { table, history, request, floor } = *self;
         let step = match floor {
             None => known.and_then(|known| {
@@ -109,7 +109,7 @@ impl Reserving<'_> {
     /// `None` if more ids are left or the row has changed.
     async fn last<E: Executor>(&self, executor: &mut E, seen: &SequenceInfo) -> Result<Option<IdRange>> {
         let (after, grant) = decide(Some(seen.clone()), self.request, self.floor)?;
-        let room = Known::of(seen).room(self.request).filter(|_| !E::IN_TRANSACTION);
+        let room = Fixed::of(seen).room(self.request).filter(|_| !E::IN_TRANSACTION);
         if room.is_some_and(|(low, high)| (low..=high).contains(&grant.range.start())) {
             return Ok(None);
         }

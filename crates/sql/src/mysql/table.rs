@@ -45,12 +45,12 @@ pub(super) const LONGEST_NAME: usize = 64;
 
 /// The properties of a sequence that stay the same over reserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct Fixed {
     pub(super) bounds: Bounds,
     pub(super) identity: Identity,
 }
 
-impl Known {
+impl Fixed {
     pub(super) fn of(info: &SequenceInfo) -> Self {
         Self { bounds: info.bounds, identity: info.identity }
     }
@@ -195,7 +195,7 @@ impl Table {
     pub(super) fn advance(
         &self,
         request: &Reserve,
-        known: Known,
+        known: Fixed,
         (low, high): (u64, u64),
         history: History,
     ) -> Statement<'static> {
@@ -260,7 +260,7 @@ impl Table {
             after.identity.epoch,
             hex(&seen.name),
             nullable(seen.next),
-            Known::of(seen).unchanged(),
+            Fixed::of(seen).unchanged(),
             history.writable()
         )
     }
@@ -445,7 +445,7 @@ mod tests {
 
     #[test]
     fn row_fits_only_if_all_ids_fit_and_none_is_0() {
-        let known = |start, max| Known::of(&SequenceInfo::new(named("s"), Bounds::new(start, max).unwrap()));
+        let known = |start, max| Fixed::of(&SequenceInfo::new(named("s"), Bounds::new(start, max).unwrap()));
         let ask = |count, ceiling| Reserve::new(named("s"), count).ceiling(ceiling);
         for (start, max, count, ceiling, room) in [
             (1, 100, 10, u64::MAX, Some((1, 90))),

@@ -58,7 +58,7 @@ pub use self::durable::{CURRENT_TRANSACTION, Keeps, TRANSACTION_STATUS, must_be_
 pub use self::history::server;
 pub use self::largest::largest;
 pub use self::open::must_sync;
-pub use self::place::{Place, Relation, look, lookalikes};
+pub use self::place::{Lookup, Relation, look, lookalikes};
 pub use self::prepared::{PREPARED_IS_MISSING, Prepared, SYSTEM_IDENTIFIER};
 pub use self::run::{TRIES, crowded};
 pub use self::sessions::{CONNECTIONS, Driver, Sessions, WAITING, halfway};

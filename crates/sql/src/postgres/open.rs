@@ -7,7 +7,7 @@ use idmill_kit::mode::MISSING_TABLE;
 
 use super::classify::not_created;
 use super::durable::{Keeps, must_be_durable};
-use super::place::{self, Place};
+use super::place::{self, Lookup};
 use super::run::{TRIES, crowded, read};
 use super::table::Table;
 use crate::{Asked, Executor, Statement};
@@ -17,7 +17,7 @@ pub(super) async fn find<E: Executor>(executor: &mut E, table: Table, mode: Mode
     let mut created = false;
     for _ in 0..TRIES {
         match place::look(executor, table.schema(), table.name()).await? {
-            Place::There(found) => {
+            Lookup::There(found) => {
                 let table = table.within(&found.schema);
                 table.check(&found)?;
                 if created {
@@ -25,7 +25,7 @@ pub(super) async fn find<E: Executor>(executor: &mut E, table: Table, mode: Mode
                 }
                 return Ok(table);
             }
-            Place::Nowhere { schema } => {
+            Lookup::Nowhere { schema } => {
                 created = create(executor, &table.within(&schema), mode).await?;
             }
         }

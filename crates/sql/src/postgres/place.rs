@@ -26,7 +26,7 @@ const LOOK: &str = "SELECT n.nspname::text, c.relkind::text, \
 
 /// The result of a search for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Lookup {
     /// The relation exists.
     There(Relation),
     /// The relation does not exist; it would be created in this schema.
@@ -67,13 +67,13 @@ impl Relation {
 /// # Errors
 /// [`NotFound`](ErrorKind::NotFound) if there is no schema to search; [`Conflict`](ErrorKind::Conflict) if
 /// two relations have the name: the choice would depend on the user's path; the errors of reading.
-pub async fn look<E: Executor>(executor: &mut E, schema: Option<&str>, name: &str) -> Result<Place> {
+pub async fn look<E: Executor>(executor: &mut E, schema: Option<&str>, name: &str) -> Result<Lookup> {
     let rows = read(executor, LOOK, [schema.unwrap_or_default().into(), name.into()]).await?;
     let mut found: Vec<_> = rows.iter().filter_map(Relation::read).collect();
     match (found.len(), rows.first()) {
         (0, None) => Err(no_schema(schema)),
-        (0, Some(first)) => Ok(Place::Nowhere { schema: first.text(0).unwrap_or_default().to_owned() }),
-        (1, _) => Ok(Place::There(found.remove(0))),
+        (0, Some(first)) => Ok(Lookup::Nowhere { schema: first.text(0).unwrap_or_default().to_owned() }),
+        (1, _) => Ok(Lookup::There(found.remove(0))),
         _ => Err(in_several(name, found.iter().map(|relation| relation.schema.as_str()))),
     }
 }
@@ -137,8 +137,8 @@ fn no_schema(schema: Option<&str>) -> Error {
 /// The errors of [`look`].
 pub async fn lookalikes<E: Executor>(executor: &mut E, name: &str) -> Result<Option<String>> {
     match look(executor, None, name).await? {
-        Place::There(found) => elsewhere(executor, &found.schema, name).await,
-        Place::Nowhere { .. } => Ok(None),
+        Lookup::There(found) => elsewhere(executor, &found.schema, name).await,
+        Lookup::Nowhere { .. } => Ok(None),
     }
 }
 

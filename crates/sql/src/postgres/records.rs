@@ -7,7 +7,7 @@ use idmill_kit::Mode;
 use super::calls::Calls;
 use super::durable::WRITTEN;
 use super::open::run_ddl;
-use super::place::{Place, look, must_see_all};
+use super::place::{Lookup, look, must_see_all};
 use super::rows::{asks, cursor, name, of_page};
 use super::run::{TRIES, crowded, read, write};
 use super::table::{LONGEST_NAME, Table, session};
@@ -86,7 +86,7 @@ impl Calls {
             return Ok(Some(witness.clone()));
         }
         let witness = self.table.witness()?;
-        let Place::There(found) = look(executor, witness.schema(), witness.name()).await? else {
+        let Lookup::There(found) = look(executor, witness.schema(), witness.name()).await? else {
             return Ok(None);
         };
         if !found.is_table_of(&COLUMNS) {

@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 /// State by sequence, for the sequences that were used last.
 #[derive(Debug, Default)]
-pub(super) struct Knowledge(PerSequence<Known>);
+pub(super) struct Knowledge(PerSequence<SequenceKnowledge>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct SequenceKnowledge {
     /// Era of the global row at the last successful read.
     era: Option<Era>,
     /// Time and result of the last check; `None` before the first check and after a local change.
@@ -57,7 +57,7 @@ impl Knowledge {
         })
     }
 
-    fn with<R>(&self, name: &SequenceName, look: impl FnOnce(&mut Known) -> R) -> R {
+    fn with<R>(&self, name: &SequenceName, look: impl FnOnce(&mut SequenceKnowledge) -> R) -> R {
         self.0.with(name, look)
     }
 

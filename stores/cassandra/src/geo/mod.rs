@@ -25,7 +25,7 @@ use self::knowledge::{Check, Knowledge};
 use self::windows::Windows;
 use super::client::Client;
 use super::schema::Table;
-use super::sequences::{Sequences, global};
+use super::sequences::{SequenceTable, global};
 
 /// How long a draw waits for the recall check before it uses the window without the check.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ const CLAIMS: u32 = 8;
 /// State of a geo store, shared by its clones.
 #[derive(Debug)]
 pub(super) struct Geo {
-    global: Sequences,
+    global: SequenceTable,
     windows: Windows,
     settings: GeoSettings,
     knowledge: Knowledge,
@@ -58,7 +58,7 @@ pub(super) struct DatacenterWindow(Arc<Geo>);
 /// Builds a store that has the windows of a datacenter in front of the global counter.
 pub(super) fn tiered(
     client: Client,
-    global: Sequences,
+    global: SequenceTable,
     windows: Table,
     settings: GeoSettings,
 ) -> Tiered<DatacenterWindow, DatacenterWindow> {

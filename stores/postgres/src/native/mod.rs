@@ -35,7 +35,7 @@ use idmill_sql::postgres::native::{
     flush_sql, see_sql, set_sql,
 };
 use idmill_sql::postgres::{
-    DATA_CORRUPTED, Place, SEQUENCE_LIMIT, TRIES, UNDEFINED_TABLE, crowded, failed, look, must_be_durable,
+    DATA_CORRUPTED, Lookup, SEQUENCE_LIMIT, TRIES, UNDEFINED_TABLE, crowded, failed, look, must_be_durable,
     must_sync, not_created, quoted, server,
 };
 use idmill_sql::{Asked, Row, Statement, Timeout, Value};
@@ -75,12 +75,12 @@ pub struct NativeSequences {
     mode: Mode,
     /// Serializes the reserves of each sequence, so that all kept ids are below the ids drawn
     /// later.
-    kept: Arc<PerSequence<Arc<AsyncMutex<Kept>>>>,
+    kept: Arc<PerSequence<Arc<AsyncMutex<SequenceCache>>>>,
 }
 
 /// The cached state of a sequence.
 #[derive(Debug, Default)]
-struct Kept {
+struct SequenceCache {
     /// Drawn ids that are not granted yet, ascending.
     rest: VecDeque<Grant>,
     /// The identity under which a value was already drawn, so the next value stands for a whole block.
@@ -152,14 +152,14 @@ impl NativeSequences {
         let schema = match &self.schema {
             Some(schema) => schema.to_string(),
             None => match look(&mut self.sessions.clone(), None, name).await? {
-                Place::There(found) => found.schema,
-                Place::Nowhere { schema } => schema,
+                Lookup::There(found) => found.schema,
+                Lookup::Nowhere { schema } => schema,
             },
         };
         Ok(format!("{}.{}", quoted(&schema), quoted(name)))
     }
 
-    fn kept(&self, name: &SequenceName) -> Arc<AsyncMutex<Kept>> {
+    fn kept(&self, name: &SequenceName) -> Arc<AsyncMutex<SequenceCache>> {
         self.kept.with(name, |kept| kept.clone())
     }
 
@@ -185,7 +185,7 @@ impl NativeSequences {
     }
 
     /// Reads the sequence and whether it has begun. Returns `false` if the sequence does not exist.
-    async fn look(&self, request: &Reserve, kept: &mut Kept) -> Result<bool> {
+    async fn look(&self, request: &Reserve, kept: &mut SequenceCache) -> Result<bool> {
         let sql = self.sql(&request.name).await?;
         let Some(seen) = self.see(&sql, &request.name).await? else { return Ok(false) };
         let info = seen.info()?;
@@ -201,7 +201,7 @@ impl NativeSequences {
     /// Creates the sequence unless it exists, and takes the requested ids in the same transaction. With two
     /// transactions, an import that is interrupted between them could leave a sequence that begins below the
     /// imported ids.
-    async fn begin(&self, request: &Reserve, kept: &mut Kept) -> Result<()> {
+    async fn begin(&self, request: &Reserve, kept: &mut SequenceCache) -> Result<()> {
         let bounds = storable(request.creation()?)?;
         let Some(most) = bounds.max().min(request.ceiling).checked_sub(bounds.start()) else {
             return Err(exhausted(&request.name, bounds.max().min(request.ceiling)));
@@ -220,7 +220,7 @@ impl NativeSequences {
 
     /// Draws values for up to `count` ids; `false` if none are left, or if the sequence was changed while the
     /// draw waited.
-    async fn draw(&self, request: &Reserve, kept: &mut Kept) -> Result<bool> {
+    async fn draw(&self, request: &Reserve, kept: &mut SequenceCache) -> Result<bool> {
         // An estimate of the number of values: each row has the increment that applies to it.
         let increment = kept.increment.unwrap_or(1).max(1);
         let values = request.count.max(1).div_ceil(increment).min(MOST_VALUES);
@@ -332,7 +332,7 @@ impl NativeSequences {
             after.apply(&change)?;
             match self.sessions.batch(&set_sql(&sql, &seen, &after, &self.lock_timeout())?).await {
                 Ok(()) => {
-                    *kept = Kept::default();
+                    *kept = SequenceCache::default();
                     return Ok(after);
                 }
                 Err(fault) if matches!(fault.code(), Some(CHANGED | UNDEFINED_TABLE)) => {}
@@ -364,7 +364,7 @@ impl NativeSequences {
             seen.as_ref().map_or(Ok(()), |seen| seen.info()?.check_identity(expected))?;
             match self.sessions.batch(&drop_sql(&sql, seen.as_ref(), &self.lock_timeout())).await {
                 Ok(()) => {
-                    *kept = Kept::default();
+                    *kept = SequenceCache::default();
                     return Ok(true);
                 }
                 // The next read shows whether the sequence was removed or replaced.
@@ -377,7 +377,7 @@ impl NativeSequences {
     }
 }
 
-impl Kept {
+impl SequenceCache {
     /// Takes ids from the front, up to the ceiling; `None` if there are none.
     fn take(&mut self, request: &Reserve) -> Result<Option<Grant>> {
         let Some(front) = self.rest.front_mut() else { return Ok(None) };

@@ -9,7 +9,7 @@ use idmill_sql::postgres::Table;
 use tokio_postgres::config::{ChannelBinding, Host, TargetSessionAttrs};
 use tokio_postgres::{Client, Config};
 
-use super::{Binding, PostgresOptions, Sequences, Session, SslMode};
+use super::{Binding, PostgresOptions, SslMode, Storage, TargetSession};
 use crate::PostgresStore;
 use crate::session::{Sessions, client, connecting};
 use crate::tls::connector;
@@ -47,7 +47,7 @@ impl PostgresOptions {
         let own = self.connect_timeout.filter(|seconds| *seconds > 0).map(Duration::from_secs);
         config.connect_timeout(own.map_or(most, |own| own.min(most)));
         config.keepalives_idle(KEEPALIVE).tcp_user_timeout(self.timeout);
-        if self.session == Session::ReadWrite {
+        if self.session == TargetSession::ReadWrite {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
         config.channel_binding(match self.channel_binding {
@@ -105,7 +105,7 @@ impl PostgresOptions {
     pub(crate) async fn open_over(&self, sessions: Result<Sessions>) -> Result<PostgresStore> {
         let opening = async {
             self.check_options()?;
-            if self.sequences == Sequences::Native {
+            if self.sequences == Storage::Native {
                 let message =
                     "the options have sequences=native; open them with `NativeSequences::open` or `connect`";
                 return Err(refuse(message));

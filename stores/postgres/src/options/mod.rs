@@ -26,7 +26,7 @@ const SETTINGS: Kind = text("TEXT", "command-line options of the server", |_| tr
 /// The kind of object that holds the sequences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Sequences {
+pub enum Storage {
     /// `table`: rows of idmill's own table, see [`PostgresStore`](crate::PostgresStore).
     #[default]
     Table,
@@ -34,7 +34,7 @@ pub enum Sequences {
     Native,
 }
 
-impl Word for Sequences {
+impl Word for Storage {
     const WORDS: &'static [(Self, &'static str, &'static str)] = &[
         (Self::Table, "table", "rows of idmill's own table"),
         (Self::Native, "native", "PostgreSQL's own sequences"),
@@ -43,13 +43,13 @@ impl Word for Sequences {
 
 /// Which of several hosts to accept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Session {
+enum TargetSession {
     #[default]
     Any,
     ReadWrite,
 }
 
-impl Word for Session {
+impl Word for TargetSession {
     const WORDS: &'static [(Self, &'static str, &'static str)] =
         &[(Self::Any, "any", ""), (Self::ReadWrite, "read-write", "a server that accepts writes")];
 }
@@ -104,7 +104,7 @@ idmill_kit::options! {
     /// By default, missing tables and sequences are created in the first schema of the `search_path`.
     pub schema: Option<String> = "" in NAME;
     /// The kind of object that holds a sequence.
-    pub sequences: Sequences = "table" in words::<Sequences>();
+    pub sequences: Storage = "table" in words::<Storage>();
     /// `INCREMENT BY` of the native sequences that idmill creates.
     ///
     /// The number of ids that a `nextval` takes. Existing sequences keep their increment.
@@ -144,7 +144,7 @@ idmill_kit::options! {
     /// The name in `pg_stat_activity`.
     pub application_name: String = "idmill" in APPLICATION;
     /// Which of the hosts to use.
-    session ("target_session_attrs"): Session = "any" in words::<Session>();
+    session ("target_session_attrs"): TargetSession = "any" in words::<TargetSession>();
 }
 
 impl PostgresOptions {
@@ -188,7 +188,7 @@ impl PostgresOptions {
                 "the certificate or its key is missing; set both, `sslcert=FILE&sslkey=FILE`",
             ));
         }
-        if self.failover.is_some() && self.sequences == Sequences::Native {
+        if self.failover.is_some() && self.sequences == Storage::Native {
             return Err(refuse(
                 "failover= is not supported with sequences=native, which has no row for the last writer; use \
                  `guard=URL` instead",
@@ -216,8 +216,8 @@ impl Target for PostgresOptions {
 
     fn ddl(&self) -> Result<Option<String>> {
         match self.sequences {
-            Sequences::Table => Ok(Some(Table::new(self.schema.as_deref(), &self.table)?.ddl())),
-            Sequences::Native => Ok(None),
+            Storage::Table => Ok(Some(Table::new(self.schema.as_deref(), &self.table)?.ddl())),
+            Storage::Native => Ok(None),
         }
     }
 
@@ -233,7 +233,7 @@ impl Target for PostgresOptions {
         Box::pin(async {
             // Native sequences have no history, and only `failover=refuse`, the default, rejects reserves.
             let refuses = matches!(self.failover, None | Some(Failover::Refuse));
-            if !refuses || matches!(self.sequences, Sequences::Native) {
+            if !refuses || matches!(self.sequences, Storage::Native) {
                 return Ok(Vec::new());
             }
             refused(&mut self.sessions()?, self.checked_table()?).await
@@ -243,7 +243,7 @@ impl Target for PostgresOptions {
     fn lookalikes(&self) -> StoreFuture<'_, Result<Option<String>>> {
         Box::pin(async {
             // Native sequences are in no table, and an explicit schema leaves no choice between tables.
-            if self.schema.is_some() || matches!(self.sequences, Sequences::Native) {
+            if self.schema.is_some() || matches!(self.sequences, Storage::Native) {
                 return Ok(None);
             }
             let schemas = lookalikes(&mut self.sessions()?, &self.table).await?;
@@ -255,8 +255,8 @@ impl Target for PostgresOptions {
 
     fn witness_ddl(&self) -> Result<Option<String>> {
         match self.sequences {
-            Sequences::Table => Table::new(self.schema.as_deref(), &self.table)?.witness_ddl().map(Some),
-            Sequences::Native => Ok(None),
+            Storage::Table => Table::new(self.schema.as_deref(), &self.table)?.witness_ddl().map(Some),
+            Storage::Native => Ok(None),
         }
     }
 
@@ -264,8 +264,8 @@ impl Target for PostgresOptions {
         Box::pin(async {
             let during = |error: Error| error.during(Operation::Connect);
             Ok(match self.sequences {
-                Sequences::Table => Arc::new(self.open().await.map_err(during)?) as Arc<dyn Store>,
-                Sequences::Native => Arc::new(self.open_native().await.map_err(during)?) as Arc<dyn Store>,
+                Storage::Table => Arc::new(self.open().await.map_err(during)?) as Arc<dyn Store>,
+                Storage::Native => Arc::new(self.open_native().await.map_err(during)?) as Arc<dyn Store>,
             })
         })
     }

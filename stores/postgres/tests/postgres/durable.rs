@@ -7,7 +7,7 @@ use idmill::store::Store;
 #[cfg(feature = "deadpool")]
 use idmill_postgres::deadpool;
 use idmill_postgres::driver::Config;
-use idmill_postgres::{Keeps, Mode, PostgresOptions, PostgresStore, Sequences};
+use idmill_postgres::{Keeps, Mode, PostgresOptions, PostgresStore, Storage};
 use idmill_testing::engines::Engine;
 
 use crate::{client, ids, open, request, reserve, schemes, server, until_set, url};
@@ -95,7 +95,7 @@ async fn callers_connections_are_used_with_the_options() {
     assert_eq!(reserve(&looking, "s", 1).await.unwrap_err().kind(), ErrorKind::Denied);
     for (options, kind) in [
         (PostgresOptions::default(), ErrorKind::Conflict), // fsync
-        (options.clone().sequences(Sequences::Native), ErrorKind::InvalidInput),
+        (options.clone().sequences(Storage::Native), ErrorKind::InvalidInput),
         (options.clone().table("a-b"), ErrorKind::InvalidInput),
         (options.mode(Mode::ReadWrite).table("missing"), ErrorKind::NotFound),
     ] {

@@ -232,7 +232,7 @@ impl RedisWindow {
     }
 
     fn error(&self, kind: ErrorKind, reason: &str) -> Error {
-        let server = &self.link.terms().place.server;
+        let server = &self.link.terms().url.server;
         Error::new(kind, format!("redis at {server}: {reason}")).during(Operation::Reserve)
     }
 

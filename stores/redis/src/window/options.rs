@@ -8,7 +8,7 @@ use idmill_shared_cache::options::WindowOptions;
 
 use super::SCRIPTS;
 use crate::link::Terms;
-use crate::place::Place;
+use crate::server_url::ServerUrl;
 use crate::verify::Demands;
 
 idmill_kit::options! {
@@ -26,7 +26,7 @@ idmill_kit::options! {
     /// # Ok::<(), idmill::Error>(())
     /// ```
     pub struct RedisWindowOptions at hosts "redis" | "rediss" as "redis://HOST:PORT?block=1000" {
-        place: Place,
+        url: ServerUrl,
         /// How the window is used.
         pub window: WindowOptions,
     }
@@ -38,7 +38,7 @@ idmill_kit::options! {
     pub replicas: u32 = "0" in whole(0, 100);
 
     use window;
-    use place;
+    use url;
 }
 
 impl RedisWindowOptions {
@@ -47,7 +47,7 @@ impl RedisWindowOptions {
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if this is not an address.
     pub fn new(address: &str) -> Result<Self> {
-        Ok(Self::with_defaults(Place::at(address)?, WindowOptions::default()))
+        Ok(Self::with_defaults(ServerUrl::at(address)?, WindowOptions::default()))
     }
 
     idmill_shared_cache::window_setters!();
@@ -55,28 +55,28 @@ impl RedisWindowOptions {
     /// Sets the user, which may be empty, and the password.
     #[must_use]
     pub fn login(mut self, user: &str, password: &str) -> Self {
-        self.place.authority.log_in(user, password);
+        self.url.authority.log_in(user, password);
         self
     }
 
-    idmill_kit::tls_setters!([place.tls] tls, ca);
+    idmill_kit::tls_setters!([url.tls] tls, ca);
 
     fn at(scheme: &str, place: &str) -> Result<Self> {
-        Ok(Self::with_defaults(Place::parse(scheme, place)?, WindowOptions::default()))
+        Ok(Self::with_defaults(ServerUrl::parse(scheme, place)?, WindowOptions::default()))
     }
 
     fn place(&self) -> String {
-        self.place.to_string()
+        self.url.to_string()
     }
 
     pub(super) fn check(&self) -> Result<()> {
         self.check_values()?;
-        self.place.check()
+        self.url.check()
     }
 
     pub(super) fn terms(&self) -> Terms {
         Terms {
-            place: self.place.clone(),
+            url: self.url.clone(),
             demands: Demands::Master,
             timeout: self.window.timeout,
             replicas: self.replicas,

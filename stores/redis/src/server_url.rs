@@ -9,9 +9,9 @@ use idmill_kit::{Address, Authority, refuse};
 const DEFAULT_PORT: u16 = 6379;
 pub(crate) const TLS: &str = "rediss";
 
-/// A server, and the user to log in as.
+/// The URL of a server, without options: the server, and the user to log in as.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ServerUrl {
     /// The user to log in as, and the host.
     pub(crate) authority: Authority,
     pub(crate) server: Address,
@@ -19,8 +19,8 @@ pub(crate) struct Place {
     pub(crate) database: u32,
 }
 
-impl Place {
-    /// The place at `HOST:PORT` or `HOST`.
+impl ServerUrl {
+    /// The URL of the server at `HOST:PORT` or `HOST`.
     pub(crate) fn at(address: &str) -> Result<Self> {
         Self::of(Authority::of([address]))
     }
@@ -34,8 +34,8 @@ impl Place {
     /// Parses the URL between the scheme's colon and the question mark.
     pub(crate) fn parse(scheme: &str, place: &str) -> Result<Self> {
         let (authority, path) = place.split_once('/').unwrap_or((place, ""));
-        let place = Self::of(Authority::parse(authority)?)?;
-        Ok(Self { tls: Tls::fixed(scheme == TLS), database: database(path)?, ..place })
+        let url = Self::of(Authority::parse(authority)?)?;
+        Ok(Self { tls: Tls::fixed(scheme == TLS), database: database(path)?, ..url })
     }
 
     pub(crate) fn scheme(&self) -> &'static str {
@@ -52,14 +52,14 @@ impl Place {
     }
 }
 
-impl Options for Place {
+impl Options for ServerUrl {
     /// Only `ca`: TLS itself follows from the scheme.
     fn entries(&mut self) -> Vec<Entry<'_>> {
         self.tls.entries().into_iter().filter_map(|entry| entry.among(&["ca"])).collect()
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ServerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", self.scheme(), self.authority)?;
         if self.database == 0 { Ok(()) } else { write!(f, "/{}", self.database) }
