@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::Contention;
+use super::{Contention, decide};
 use idmill::SequenceName;
 use idmill::store::{
     Bounds, Capabilities, Change, GiveBack, Grant, Identity, Listing, Page, Reserve, SequenceInfo,
@@ -213,13 +213,12 @@ impl<'a, S: CompareAndSet + ?Sized> Swapping<'a, S> {
     }
 
     pub fn reserve(self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        let Reserve { name, count, ceiling, create, .. } = request;
+        let Reserve { name, create, .. } = request;
         named(name, Operation::Reserve, async move {
             create.map_or(Ok(()), |bounds| self.0.check(bounds))?;
             let fresh = create.map(|bounds| SequenceInfo::new(name.clone(), bounds));
             let reserved = |stored: Option<&SequenceInfo>| {
-                let mut info = stored.or(fresh.as_ref()).cloned().ok_or_else(|| not_found(name))?;
-                let grant = info.grant(*count, *ceiling)?;
+                let (info, grant) = decide(stored.or(fresh.as_ref()).cloned(), request, None)?;
                 Ok((Some(info), grant))
             };
             change(self.0, name, Write::Swap(Resend::Harmless), reserved).await

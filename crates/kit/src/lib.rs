@@ -12,6 +12,7 @@
 //! - [`options`](mod@options): declares the options of a store once. URL parsing, validation, errors and
 //!   documentation use this declaration.
 //! - [`paging`]: page limits and cursors in the forms that drivers need.
+//! - [`decide`], [`fits`]: decide a reserve.
 //! - [`must_fit`], [`typed`]: check that a grant has every id a transaction requested, and convert the ids to
 //!   the caller's type.
 //! - [`Preferred`]: the order in which calls try several servers.
@@ -76,7 +77,7 @@ pub use row::{InvalidRow, Numbers};
 pub use scheme::{CONNECT_TIMEOUT, Read, Scheme, connect, open};
 pub use shared::SharedConnection;
 pub use target::{Target, WindowTarget, WindowView};
-pub use transaction::{must_fit, typed};
+pub use transaction::{decide, fits, must_fit, typed};
 pub use visible::{is_invisible, visible};
 pub use witness::{never_made, witness_beside};
 

@@ -1,6 +1,6 @@
-//! Ids for a transaction: exactly the requested number, or an error.
+//! Decides reserves. A transaction gets exactly the requested number of ids, or an error.
 
-use idmill::store::Grant;
+use idmill::store::{Grant, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Id, IdRange, Result, SequenceName};
 
 /// Rejects a grant that a transaction cannot use: with an id below `floor` (the least id of the caller's
@@ -23,6 +23,35 @@ pub fn must_fit(grant: &Grant, name: &SequenceName, count: u64, floor: u64, ceil
         return Err(Error::new(ErrorKind::Exhausted, message).of(name));
     }
     Ok(())
+}
+
+/// Decides a reserve from a sequence as it was seen, or from a new one. Returns the sequence after the grant,
+/// and the grant. A grant for a transaction has a floor: it has exactly the requested number of ids, none
+/// below the floor.
+///
+/// # Errors
+/// [`NotFound`](ErrorKind::NotFound) if the sequence is missing and must exist;
+/// [`Exhausted`](ErrorKind::Exhausted) if no id is left; the errors of [`must_fit`].
+pub fn decide(
+    seen: Option<SequenceInfo>,
+    request: &Reserve,
+    floor: Option<u64>,
+) -> Result<(SequenceInfo, Grant)> {
+    let mut info = match seen {
+        Some(info) => info,
+        None => SequenceInfo::new(request.name.clone(), request.creation()?),
+    };
+    let grant = info.grant(request.count, request.ceiling)?;
+    fits(&grant, request, floor)?;
+    Ok((info, grant))
+}
+
+/// Checks the grant by [`must_fit`] if there is a floor.
+///
+/// # Errors
+/// Those of [`must_fit`].
+pub fn fits(grant: &Grant, request: &Reserve, floor: Option<u64>) -> Result<()> {
+    floor.map_or(Ok(()), |floor| must_fit(grant, &request.name, request.count, floor, request.ceiling))
 }
 
 /// Converts the ids of a grant that [fits](must_fit) to the caller's type.
@@ -68,5 +97,18 @@ mod tests {
         let error = typed::<i32>(range).unwrap_err();
         let message = format!("the store granted {range}, which does not fit the id type");
         assert_eq!((error.kind(), error.to_string()), (ErrorKind::StoreViolation, message));
+    }
+
+    #[test]
+    fn reserve_takes_from_the_stored_sequence_or_a_new_one() {
+        let request = Reserve::new(SequenceName::new("s").unwrap(), 5).ceiling(100);
+        assert_eq!(decide(None, &request, None).unwrap_err().kind(), ErrorKind::NotFound);
+        let create = request.clone().create(Bounds::new(1, 7).unwrap());
+        let (stored, grant) = decide(None, &create, None).unwrap();
+        assert_eq!((stored.next, grant.range.len()), (Some(6), 5));
+        let (after, grant) = decide(Some(stored.clone()), &request, None).unwrap();
+        assert_eq!((after.next, grant.range.len()), (None, 2));
+        let few = decide(Some(stored), &request, Some(0)).unwrap_err();
+        assert_eq!(few.kind(), ErrorKind::Exhausted);
     }
 }

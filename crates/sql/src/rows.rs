@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use idmill::store::{Cursor, Grant, Listing, Page, Reserve, SequenceInfo};
+use idmill::store::{Cursor, Listing, Page, SequenceInfo};
 use idmill::{Result, SequenceName};
-use idmill_kit::{Fill, InvalidRow, Numbers, must_fit, paging};
+use idmill_kit::{Fill, InvalidRow, Numbers, paging};
 
 use crate::{Row, Value};
 
@@ -79,25 +79,4 @@ pub(crate) fn listing(
     decode: impl Fn(&Row) -> Result<SequenceInfo>,
 ) -> Listing {
     page_of::<Listing>(page, rows, cursor, decode).sorted()
-}
-
-/// Returns the sequence, which may be new, as it is after the grant, and the grant. A grant with a floor has
-/// exactly the requested number of ids, none below the floor.
-pub(crate) fn decide(
-    seen: Option<SequenceInfo>,
-    request: &Reserve,
-    floor: Option<u64>,
-) -> Result<(SequenceInfo, Grant)> {
-    let mut info = match seen {
-        Some(info) => info,
-        None => SequenceInfo::new(request.name.clone(), request.creation()?),
-    };
-    let grant = info.grant(request.count, request.ceiling)?;
-    fits(&grant, request, floor)?;
-    Ok((info, grant))
-}
-
-/// If there is a floor, checks the grant by [`must_fit`].
-pub(crate) fn fits(grant: &Grant, request: &Reserve, floor: Option<u64>) -> Result<()> {
-    floor.map_or(Ok(()), |floor| must_fit(grant, &request.name, request.count, floor, request.ceiling))
 }

@@ -46,7 +46,7 @@ use idmill_kit::{Asked, Contention, Fill, PerSequence, Scheme};
 
 use self::classify::{failed, is_duplicate};
 use self::commands::Commands;
-use self::reserve::{DUPLICATES, Fit};
+use self::reserve::DUPLICATES;
 
 pub use self::options::MongoOptions;
 pub use self::transaction::{InTransaction, next_in, reserve_in};
@@ -130,7 +130,7 @@ impl MongoStore {
 
     async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
         let hint = self.maxes.with(&request.name, |max| *max);
-        let grant = reserve::reserve(&self.commands, None, request, hint, Fit::UpTo).await?;
+        let grant = reserve::reserve(&self.commands, None, request, hint, None).await?;
         let expected = hint.unwrap_or_else(|| schema::likely_max(request));
         if grant.bounds.max() != expected {
             self.maxes.with(&request.name, |max| *max = Some(grant.bounds.max()));

@@ -12,7 +12,7 @@
 
 use idmill::Result;
 use idmill::store::{Grant, Reserve, SequenceInfo};
-use idmill_kit::{Asked, Contention, must_fit};
+use idmill_kit::{Asked, Contention, decide};
 
 use super::classify::{Fault, failed, is_duplicate};
 use super::commands::{Commands, TxSession};
@@ -22,44 +22,21 @@ use super::schema;
 /// the document was removed each time, which is rare, or another unique index rejects it.
 pub(super) const DUPLICATES: usize = 3;
 
-/// Whether a grant may have fewer ids than requested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fit {
-    /// Yes: take up to the requested number of ids.
-    UpTo,
-    /// No: take the requested number of ids, all at or above `floor`, or fail.
-    Exactly { floor: u64 },
-}
-
-impl Fit {
-    fn floor(self) -> u64 {
-        match self {
-            Self::UpTo => 0,
-            Self::Exactly { floor } => floor,
-        }
-    }
-
-    /// Returns an error if this grant may not be taken.
-    fn check(self, grant: &Grant, request: &Reserve) -> Result<()> {
-        let Self::Exactly { floor } = self else { return Ok(()) };
-        must_fit(grant, &request.name, request.count, floor, request.ceiling)
-    }
-}
-
-/// Reserves ids; `hint` is the expected max of the sequence.
+/// Reserves ids; `hint` is the expected max of the sequence. With a `floor`, takes exactly the requested
+/// number of ids, none below the floor.
 pub(super) async fn reserve(
     commands: &Commands,
     mut session: TxSession<'_>,
     request: &Reserve,
     hint: Option<u64>,
-    fit: Fit,
+    floor: Option<u64>,
 ) -> Result<Grant> {
     let asked = if session.is_some() { Asked::InTransaction } else { Asked::Write };
     request.create.map(schema::storable).transpose()?;
     let (mut max, mut duplicates) = (hint.unwrap_or_else(|| schema::likely_max(request)), 0);
     let mut contest = Contention::new().begin();
     loop {
-        if let Some(guard) = schema::with_room(request, max.min(request.ceiling), fit.floor()) {
+        if let Some(guard) = schema::with_room(request, max.min(request.ceiling), floor.unwrap_or(0)) {
             let advance = schema::advance(request.count);
             let outcome = commands.modify(session.as_deref_mut(), guard, advance).await;
             if let Some(document) = outcome.map_err(|fault| failed(&fault, asked))? {
@@ -67,7 +44,7 @@ pub(super) async fn reserve(
             }
         }
         match seen(commands, session.as_deref_mut(), request).await? {
-            None => match begin(commands, session.as_deref_mut(), request, fit).await? {
+            None => match begin(commands, session.as_deref_mut(), request, floor).await? {
                 Ok(grant) => return Ok(grant),
                 Err(fault) if duplicates >= DUPLICATES => return Err(failed(&fault, asked)),
                 Err(_) => duplicates += 1,
@@ -75,7 +52,7 @@ pub(super) async fn reserve(
             Some(seen) => {
                 duplicates = 0;
                 max = seen.bounds.max();
-                if let Some(grant) = tail(commands, session.as_deref_mut(), request, &seen, fit).await? {
+                if let Some(grant) = tail(commands, session.as_deref_mut(), request, &seen, floor).await? {
                     return Ok(grant);
                 }
             }
@@ -101,11 +78,10 @@ async fn begin(
     commands: &Commands,
     session: TxSession<'_>,
     request: &Reserve,
-    fit: Fit,
+    floor: Option<u64>,
 ) -> Result<Result<Grant, Fault>> {
-    let mut info = SequenceInfo::new(request.name.clone(), schema::storable(request.creation()?)?);
-    let grant = info.grant(request.count, request.ceiling)?;
-    fit.check(&grant, request)?;
+    let fresh = SequenceInfo::new(request.name.clone(), schema::storable(request.creation()?)?);
+    let (info, grant) = decide(Some(fresh), request, floor)?;
     let in_transaction = session.is_some();
     match commands.insert(session, schema::encode(&info)).await {
         Ok(()) => Ok(Ok(grant)),
@@ -125,11 +101,9 @@ async fn tail(
     session: TxSession<'_>,
     request: &Reserve,
     seen: &SequenceInfo,
-    fit: Fit,
+    floor: Option<u64>,
 ) -> Result<Option<Grant>> {
-    let mut after = seen.clone();
-    let grant = after.grant(request.count, request.ceiling)?;
-    fit.check(&grant, request)?;
+    let (after, grant) = decide(Some(seen.clone()), request, floor)?;
     if grant.range.len() == request.count {
         return Ok(None);
     }

@@ -13,7 +13,7 @@ use mongodb::{ClientSession, Database};
 use super::DEFAULT_TIMEOUT;
 use super::classify::{Rejection, failed};
 use super::commands::Commands;
-use super::reserve::{Fit, reserve};
+use super::reserve::reserve;
 use super::schema::{DEFAULT_COLLECTION, NAME};
 
 /// Reserves the next id of a sequence inside your transaction. Uses [`InTransaction`] with its default
@@ -147,8 +147,7 @@ impl<T: Id> InTransaction<T> {
         must_be_in_transaction(session).await?;
         let commands = Commands::new(self.database.clone(), self.collection.clone(), DEFAULT_TIMEOUT);
         let request = Reserve::new(self.name.clone(), count).ceiling(T::MAX).create(self.bounds);
-        let fit = Fit::Exactly { floor: T::MIN };
-        Ok(reserve(&commands, Some(session), &request, None, fit).await?.range)
+        Ok(reserve(&commands, Some(session), &request, None, Some(T::MIN)).await?.range)
     }
 }
 

@@ -16,6 +16,7 @@
 
 use idmill::store::{Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, IdRange, Result, SequenceName};
+use idmill_kit::decide;
 use idmill_kit::history::Histories;
 
 use super::classify::{failed, is_duplicate};
@@ -24,7 +25,6 @@ use super::run::{read, text};
 use super::table::{Fixed, Table};
 use crate::executor::to_write;
 use crate::history::RowHistory;
-use crate::rows::decide;
 use crate::{Answer, Executor, Fault, Statement};
 
 /// The position of the row's history, in a row that is read before a write. The current history

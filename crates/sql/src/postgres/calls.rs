@@ -9,7 +9,7 @@ use idmill::store::{
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::history::Failover;
-use idmill_kit::{Mode, history};
+use idmill_kit::{Mode, decide, fits, history};
 
 use super::durable::{DURABLE_AT, Keeps};
 use super::history::{History, server};
@@ -18,7 +18,7 @@ use super::place::{must_be_only, must_see_all};
 use super::rows::{self, asks, of_page};
 use super::run::{TRIES, crowded, read, write};
 use super::table::Table;
-use crate::rows::{decide, fits, listing};
+use crate::rows::listing;
 use crate::{Dialect, Executor, Row, Statement, Timeout, Value, must_be_alone};
 
 /// The calls of a [`Store`](idmill::store::Store) over the rows of a table that was found or created. Except

@@ -5,12 +5,11 @@ use idmill::store::{
     SequenceInfo, already_exists, not_found,
 };
 use idmill::{IdRange, Result, SequenceName};
-use idmill_kit::Mode;
+use idmill_kit::{Mode, decide};
 
 use super::classify::is_missing_table;
 use super::session::{Session, in_transaction};
 use super::table::{DEFAULT_TABLE, Table};
-use crate::rows::decide;
 use crate::{Answer, Dialect, Draws, Executor, Fault, Statement};
 
 /// The calls of a store. Each call that writes is one transaction.
