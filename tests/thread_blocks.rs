@@ -7,7 +7,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
-use std::time::Duration;
 
 use idmill::store::{MemoryStore, Store};
 use idmill::{Allocator, ErrorKind, Order, Sequences};
