@@ -42,7 +42,7 @@ pub struct Admin<'a> {
     ids: &'a Sequences,
 }
 
-impl<'a> Admin<'a> {
+impl Admin<'_> {
     /// Returns a view for threads outside any async runtime. Its calls wait up to the [store's
     /// timeout](crate::SequencesBuilder::store_timeout).
     pub fn blocking(self) -> Blocking<Self> {

@@ -7,6 +7,7 @@ use idmill_mysql::driver::prelude::Queryable;
 use idmill_mysql::driver::{Conn, Opts};
 use idmill_postgres::PostgresOptions;
 use idmill_testing::engines::Engine;
+use idmill_testing::{eventually, holds};
 
 use crate::common::{Place, Ran};
 use crate::{ONE, User};
@@ -69,6 +70,14 @@ async fn full_and_unready_mysql_is_retried() {
     user.done(&["next", "orders"]);
     let connect = || Conn::new(Opts::from_url(&format!("mysql://root@{}/ids", engine.address())).unwrap());
     let mut admin = connect().await.unwrap();
+    // The server notices later that the command has ended, and then one more may connect.
+    eventually("only one connection", async || {
+        let status: Option<(String, u32)> =
+            admin.query_first("SHOW STATUS LIKE 'Threads_connected'").await.unwrap();
+        let (_, connected) = status.unwrap();
+        holds(connected == 1, connected)
+    })
+    .await;
     // 10 is the smallest limit, and one more administrator may connect.
     admin.query_drop("SET GLOBAL max_connections = 10").await.unwrap();
     let mut held = Vec::new();
