@@ -49,7 +49,7 @@ impl Line {
     }
 
     /// Writes every id of some ranges.
-    pub(crate) fn write<W: Write>(&mut self, ranges: Ranges, lines: &mut Lines<W>) -> Outcome {
+    pub(crate) fn write<W: Write>(&mut self, ranges: &Ranges, lines: &mut Lines<W>) -> Outcome {
         for range in ranges.ranges() {
             if self.format.is_none() {
                 lines.write(*range).map_err(unwritten)?;

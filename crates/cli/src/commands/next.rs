@@ -142,7 +142,7 @@ impl Run {
         loop {
             self.left -= got.ids.len();
             // A write may stall, which must not block the refills.
-            tokio::task::block_in_place(|| self.write(got.ids))?;
+            tokio::task::block_in_place(|| self.write(&got.ids))?;
             progress.inc(self.lines - progress.position());
             match got.then {
                 Some(error) => return Err(error.into()),
@@ -152,7 +152,7 @@ impl Run {
         }
     }
 
-    fn write(&mut self, ranges: Ranges) -> Outcome {
+    fn write(&mut self, ranges: &Ranges) -> Outcome {
         let mut lines: Lines<StdoutLock<'_>> = Lines::new(stdout().lock());
         let outcome = self.line.write(ranges, &mut lines);
         // Also flush the lines before a line that failed.
