@@ -11,8 +11,6 @@ use std::thread;
 use idmill::store::{MemoryStore, Store};
 use idmill::{Allocator, ErrorKind, Order, Sequences};
 
-/// A guard against a test that hangs.
-
 fn open(order: Order, step: u64, block: u64) -> (Sequences, Allocator<u64>) {
     let store = Arc::new(MemoryStore::new()) as Arc<dyn Store>;
     let ids = Sequences::builder(store).own_thread().start().unwrap();
