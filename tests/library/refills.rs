@@ -96,7 +96,7 @@ async fn a_take_that_cannot_be_served_reserves_nothing() {
     let other = others.sequence::<i32>("short").step(1).watermark(0).await.unwrap();
     assert_eq!(other.take(499_990).await.unwrap().len(), 499_990);
     assert_eq!(short.take(11).await.unwrap_err().kind(), ErrorKind::Exhausted);
-    assert_eq!(short.take(10).await.unwrap().iter().last(), Some(500_000));
+    assert_eq!(short.take(10).await.unwrap().iter().next_back(), Some(500_000));
 }
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn waiting_take_leaves_ids_in_memory() {
     assert_eq!((orders.snapshot().remaining, orders.snapshot().is_empty), (99, true));
     assert_eq!(orders.next().now_or_never().unwrap().unwrap(), 2);
     assert_eq!(greedy.await.unwrap(), ErrorKind::Deadline);
-    assert_eq!(orders.take(98).await.unwrap().iter().last(), Some(100));
+    assert_eq!(orders.take(98).await.unwrap().iter().next_back(), Some(100));
     assert_eq!((orders.snapshot().drawn, orders.snapshot().gaps.total()), (100, 0));
 }
 
@@ -198,7 +198,7 @@ async fn waiting_take_gets_memory_and_the_grant() {
         async move { orders.take(100).await.unwrap() }
     });
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(orders.take(9).await.unwrap().iter().last(), Some(10));
+    assert_eq!(orders.take(9).await.unwrap().iter().next_back(), Some(10));
     assert_eq!(greedy.await.unwrap().iter().collect::<Vec<_>>(), (11..=110).collect::<Vec<_>>());
     assert_eq!((orders.snapshot().remaining, orders.snapshot().gaps.total()), (90, 0));
 }
@@ -212,7 +212,7 @@ async fn try_take_above_a_step_succeeds_after_a_refill() {
     assert_eq!(error.kind(), ErrorKind::Empty);
     assert!(error.to_string().contains("memory has 32 ids, 33 requested"), "{error}");
     sleep(Duration::from_millis(1)).await;
-    assert_eq!(orders.try_take(33).unwrap().iter().last(), Some(33));
+    assert_eq!(orders.try_take(33).unwrap().iter().next_back(), Some(33));
     let small = ids.sequence::<u64>("small").max_buffered(100).await.unwrap();
     let error = small.try_take(101).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -241,7 +241,7 @@ async fn ids_of_a_rejected_take_stay_in_memory() {
     let store = FaultyStore::new();
     let ids = builder(&store).start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).watermark(0).await.unwrap();
-    assert_eq!(orders.take(6).await.unwrap().iter().last(), Some(6));
+    assert_eq!(orders.take(6).await.unwrap().iter().next_back(), Some(6));
     store.push_fault(Fault::Refuse(ErrorKind::Denied));
     assert_eq!(orders.take(20).await.unwrap_err().kind(), ErrorKind::Denied);
     for expected in 7..=10 {
@@ -294,10 +294,10 @@ async fn take_counts_ids_that_are_in_flight() {
     // Half of the delay is over: the store has granted the ids.
     sleep(Duration::from_secs(5)).await;
     assert_eq!(stored(&store, "orders").await.next, Some(901));
-    assert_eq!(orders.take(500).await.unwrap().iter().last(), Some(501));
+    assert_eq!(orders.take(500).await.unwrap().iter().next_back(), Some(501));
     assert_eq!(waiting.await.unwrap().unwrap(), 1);
     assert_eq!(orders.take(600).await.unwrap_err().kind(), ErrorKind::Exhausted);
-    assert_eq!(orders.take(499).await.unwrap().iter().last(), Some(1_000));
+    assert_eq!(orders.take(499).await.unwrap().iter().next_back(), Some(1_000));
 }
 
 #[tokio::test(start_paused = true)]

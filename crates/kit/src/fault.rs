@@ -96,6 +96,7 @@ mod tests {
             (Fault::Violation(error(StoreViolation, "no name")), "no name", StoreViolation, StoreViolation),
         ] {
             let kind = |asked| fault.kind(asked, |kind| *kind);
+            assert_eq!(fault.server().is_some(), matches!(fault, Fault::Server(_)), "{fault}");
             assert_eq!(fault.to_string(), text);
             assert_eq!((kind(Asked::Write), kind(Asked::Read)), (write, read), "{fault}");
             assert_eq!((kind(Asked::InTransaction), kind(Asked::Connect)), (read, read), "{fault}");

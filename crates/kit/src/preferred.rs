@@ -50,5 +50,7 @@ mod tests {
         assert_eq!(order(), [2, 0, 1]);
         preferred.leave(2);
         assert_eq!(order(), [0, 1, 2]);
+        preferred.leave(0);
+        assert_eq!(order(), [1, 2, 0], "server 0 was the preferred one again");
     }
 }

@@ -77,7 +77,7 @@ async fn detected_restore_raises_the_key_for_other_processes() {
     let unaware = open(&engine, "ids").await;
     let ids = Sequences::new(store).unwrap();
     let s = ids.sequence::<u64>("s").step(10).watermark(0).await.unwrap();
-    assert_eq!(s.take(30).await.unwrap().iter().last(), Some(40));
+    assert_eq!(s.take(30).await.unwrap().iter().next_back(), Some(40));
     restore(&engine).await;
     let error = s.next().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
@@ -157,7 +157,7 @@ async fn deleted_key_is_not_recreated_after_grants() {
     let store = open(&engine, "deleted").await;
     let ids = Sequences::new(store).unwrap();
     let s = ids.sequence::<u64>("s").step(10).watermark(0).await.unwrap();
-    assert_eq!(s.take(20).await.unwrap().iter().last(), Some(20));
+    assert_eq!(s.take(20).await.unwrap().iter().next_back(), Some(20));
     let admin = open(&engine, "deleted").await;
     assert!(admin.remove(&name("s"), None).await.unwrap());
     for _ in 0..2 {

@@ -345,7 +345,7 @@ async fn flushed_sequence_is_not_recreated_after_grants() {
     let Some(engine) = start(&[]).await else { return };
     let ids = idmill_redis::connect(&format!("redis://{}", engine.address())).await.unwrap();
     let s = ids.sequence::<u64>("s").step(10).watermark(0).await.unwrap();
-    assert_eq!(s.take(20).await.unwrap().iter().last(), Some(20));
+    assert_eq!(s.take(20).await.unwrap().iter().next_back(), Some(20));
     assert_eq!(ask(&engine, &["FLUSHALL"]), "+OK");
     for _ in 0..2 {
         let error = s.next().await.unwrap_err();
