@@ -289,7 +289,7 @@ async fn busy(orders: &Allocator<u64>, mut rng: Rng) -> (Vec<u64>, u64) {
     for _ in 0..40 {
         let taking = orders.take(rng.u64(1..100));
         match timeout(Duration::from_millis(rng.u64(1..20)), taking).await {
-            Ok(Ok(ids)) => got.extend(ids.into_iter()),
+            Ok(Ok(ids)) => got.extend(ids),
             Ok(Err(error)) => assert_eq!(error.kind(), ErrorKind::Deadline, "{error}"),
             Err(_) => cancelled += 1,
         }

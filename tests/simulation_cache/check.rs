@@ -40,7 +40,7 @@ pub(crate) fn all(world: &World) -> Result<Counted, String> {
 fn unique(history: &History) -> Verdict {
     let mut seen = HashSet::new();
     let drawn = history.draws.iter().map(|draw| draw.range);
-    let mut ids = drawn.chain(history.strangers.iter().copied()).flat_map(IdRange::into_iter);
+    let mut ids = drawn.chain(history.strangers.iter().copied()).flatten();
     ids.find(|id| !seen.insert(*id)).map_or(Ok(()), |id| Err(format!("{id} was handed out twice")))
 }
 

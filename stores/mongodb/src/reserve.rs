@@ -22,8 +22,8 @@ use super::schema;
 /// the document was removed each time, which is rare, or another unique index rejects it.
 pub(super) const DUPLICATES: usize = 3;
 
-/// Reserves ids; `hint` is the expected max of the sequence. With a `floor`, takes exactly the requested
-/// number of ids, none below the floor.
+/// Reserves ids; `hint` is the expected max of the sequence. A reserve for a transaction has a `floor`: see
+/// [`decide`].
 pub(super) async fn reserve(
     commands: &Commands,
     mut session: TxSession<'_>,
