@@ -105,6 +105,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn error_of_another_name_does_not_shorten_the_wait() {
+        let (all, error) = (Unopened::default(), Error::from(ErrorKind::NotFound));
+        all.note(&"s".parse().unwrap(), &error);
+        tokio::time::advance(FIRST).await;
+        all.note(&"other".parse().unwrap(), &error);
+        all.note(&"s".parse().unwrap(), &error);
+        tokio::time::advance(FIRST).await;
+        assert!(all.check("s").is_err() && all.check("other").is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn unopened_names_are_bounded() {
         let (all, error) = (Unopened::default(), Error::from(ErrorKind::NotFound));
         for at in 0..3 * MOST {

@@ -248,6 +248,9 @@ mod tests {
             assert_eq!(read(bytes), Err(error), "{}", bytes.escape_ascii());
         }
         assert_eq!(read(&vec![b'x'; LONGEST + 1]), Err(ProtocolError::Length));
+        let line = |len| [vec![b'x'; len], b"\n".to_vec()].concat();
+        assert!(matches!(read(&line(LONGEST)), Ok(Some((_, past))) if past == LONGEST + 1));
+        assert_eq!(read(&line(LONGEST + 1)), Err(ProtocolError::Length));
     }
 
     proptest! {

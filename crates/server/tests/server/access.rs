@@ -30,6 +30,10 @@ async fn token_is_required_and_limits_commands() {
     assert!(client.ask("INCRBY shop.a 101").await.contains("100 ids per request"));
     assert_eq!(client.ask("INCRBY shop.a 100").await, ":101");
     let mut client = server.client().await;
+    for after in ["more", "SETNAME me more"] {
+        let answer = client.ask(&format!("HELLO 3 AUTH default {} {after}", secret.reveal())).await;
+        assert!(answer.starts_with("-ERR syntax error in HELLO"), "{after}: {answer}");
+    }
     assert_eq!(client.ask(&format!("HELLO 3 AUTH default {}", secret.reveal())).await, "%7");
 }
 

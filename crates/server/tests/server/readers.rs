@@ -8,7 +8,7 @@ use idmill_server::Server;
 use idmill_testing::faulty::FaultyStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -58,6 +58,21 @@ async fn reader_that_does_not_read_is_disconnected_too() {
         timeout(HOUR, serving).await.expect("still connected").unwrap();
         assert!(begun.elapsed() < MINUTE + MINUTE / 6, "after {:?}", begun.elapsed());
     }
+}
+
+/// Each byte that the client reads restarts the timeout of writes.
+#[tokio::test(start_paused = true)]
+async fn slow_reader_is_disconnected_too() {
+    let server = server().await;
+    let ((mut client, serving), begun) = (reader(&server, 64).await, Instant::now());
+    tokio::spawn(server.run(pending()));
+    tokio::spawn(async move {
+        while client.read_u8().await.is_ok() {
+            sleep(Duration::from_secs(1)).await;
+        }
+    });
+    timeout(HOUR, serving).await.expect("still connected").unwrap();
+    assert!(begun.elapsed() < MINUTE + MINUTE / 6, "after {:?}", begun.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -157,6 +157,25 @@ async fn request_that_repeats_ids_is_rejected_with_a_fix() {
     assert_eq!(client.id("INCR orders").await, 1);
 }
 
+#[tokio::test]
+async fn second_incr_checks_its_number_of_arguments() {
+    let server = Running::over(FaultyStore::new()).await;
+    let mut client = server.client().await;
+    assert_eq!(client.ask("INCR s").await, ":1");
+    assert!(client.ask("INCR s more").await.contains("wrong number of arguments"));
+    assert_eq!(client.ask("INCR s").await, ":2");
+}
+
+#[tokio::test]
+async fn config_states_that_the_server_saves_no_data() {
+    let server = Running::over(FaultyStore::new()).await;
+    let mut client = server.client().await;
+    client.send("CONFIG GET save appendonly port\r\nCONFIG SET save x\r\nQUIT\r\n").await;
+    let answers = client.rest().await;
+    let expected = "*4\r\n$4\r\nsave\r\n$0\r\n\r\n$10\r\nappendonly\r\n$2\r\nno\r\n-ERR unknown CONFIG";
+    assert!(answers.starts_with(expected), "{answers}");
+}
+
 /// `GET /x` is an HTTP request only if `HTTP/` follows.
 #[tokio::test]
 async fn name_that_begins_with_a_slash_is_a_name() {
@@ -189,6 +208,10 @@ async fn both_protocol_versions_are_supported() {
     let answers = client.rest().await;
     assert!(answers.contains("%7\r\n") && answers.contains("+RESET\r\n*14\r\n"), "{answers}");
     assert!(answers.ends_with("+OK\r\n"), "{answers}");
+    for after in ["more", "SETNAME me more", "SETNAME me SETNAME you more"] {
+        let answer = server.client().await.ask(&format!("HELLO 3 {after}")).await;
+        assert!(answer.starts_with("-ERR syntax error in HELLO"), "{after}: {answer}");
+    }
 }
 
 /// Several servers draw from the same sequence. If another server's range splits a block, the block is

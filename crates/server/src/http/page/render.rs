@@ -88,6 +88,13 @@ mod tests {
     }
 
     #[test]
+    fn link_contains_the_page_after_the_first() {
+        let asked = Asked::of_link("search=a%26b");
+        assert_eq!(link(&asked, Sort::default(), 1), "?sort=health&search=a%26b");
+        assert_eq!(link(&asked, Sort::default(), 2), "?sort=health&search=a%26b&page=2");
+    }
+
+    #[test]
     fn locked_page_has_no_rows() {
         let page = locked();
         assert!(page.contains("data-access=\"locked\"") && !page.contains("{{"), "{page}");

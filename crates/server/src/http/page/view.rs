@@ -374,6 +374,15 @@ mod tests {
     }
 
     #[test]
+    fn unknown_values_are_shown_as_such() {
+        let unknown = shown(&row("a", None, Health::Empty), SystemTime::now(), None);
+        for field in ["last", "rate", "empty", "p50"] {
+            assert_eq!(unknown[field], NOTHING, "{field}");
+        }
+        assert_eq!(shown(&row("a", Some(2.0), Health::Serving), SystemTime::now(), None)["rate"], "2.0");
+    }
+
+    #[test]
     fn sequence_ending_soon_is_sorted_before_serving_ones() {
         let ends = |name: &str, days: u64| {
             let to_exhaustion = Some(Duration::from_secs(days * 24 * 60 * 60));
