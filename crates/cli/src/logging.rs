@@ -134,6 +134,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>, N: for<'a> FormatFields<'a> + 'stat
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
     use tracing::Level;
 
     use super::*;
@@ -146,5 +147,19 @@ mod tests {
         assert!(targets.would_enable("h2::codec", &Level::WARN));
         assert!(!targets.would_enable("h2::codec", &Level::DEBUG));
         assert!(!self::targets(LevelFilter::ERROR).would_enable("h2", &Level::WARN));
+    }
+
+    #[test]
+    fn verbose_flags_raise_the_level_in_steps() {
+        for (flags, expected) in [
+            ("", LevelFilter::WARN),
+            ("-v", LevelFilter::DEBUG),
+            ("-vv", LevelFilter::TRACE),
+            ("-vvv", LevelFilter::TRACE),
+        ] {
+            let words = ["idmill", "list"].into_iter().chain(Some(flags).filter(|flags| !flags.is_empty()));
+            let global = crate::args::Cli::try_parse_from(words).unwrap().global;
+            assert_eq!(level(&global, LevelFilter::WARN), expected, "{flags}");
+        }
     }
 }

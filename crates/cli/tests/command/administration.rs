@@ -157,6 +157,18 @@ fn raised_max_continues_an_exhausted_sequence() {
 }
 
 #[test]
+fn removal_of_an_unused_sequence_repeats_no_ids() {
+    let place = Place::new();
+    place.run(&["create", "s", "--start", "10"]);
+    let ran = place.run(&["remove", "s"]);
+    assert!(
+        ran.err.contains("none of its ids are reserved") && !ran.err.contains("may repeat"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
 fn remove_requires_yes_and_changes_the_incarnation() {
     let place = Place::with_sequence(1, 1000);
     place.run(&["next", "s", "-n", "41"]);
