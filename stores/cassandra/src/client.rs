@@ -33,6 +33,7 @@ use scylla::statement::unprepared::Statement as Cql;
 use scylla::value::Row;
 
 use super::classify::failed;
+use super::schema::Table;
 use super::values::{Cells, Values};
 
 /// Number of attempts to determine the outcome of a write, or to resend it.
@@ -111,10 +112,11 @@ impl fmt::Debug for Client {
     }
 }
 
-/// A statement on one partition: a read or a conditional write. The statement is prepared on first use.
-#[derive(Clone, Debug)]
+/// A statement on one partition, with its values: a read or a conditional write. It is prepared on first use.
+#[derive(Debug)]
 pub(super) struct Statement {
     pub(super) cql: String,
+    pub(super) values: Values,
     pub(super) serial: Serial,
     pub(super) asked: Asked,
 }
@@ -157,20 +159,19 @@ impl Client {
     }
 
     /// Reads at most one row, at the serial level: the result includes every agreed write.
-    pub(super) async fn read(&self, statement: &Statement, values: Values) -> Result<Option<Cells>> {
-        let answer = self.execute(statement, values).await?;
-        first(answer, Asked::Read)
+    pub(super) async fn read(&self, statement: &Statement) -> Result<Option<Cells>> {
+        first(self.execute(statement).await?, Asked::Read)
     }
 
     /// Sends a conditional write. After any error except `UnknownOutcome` and `StoreViolation`, the write was
     /// not and will not be applied.
-    pub(super) async fn write(&self, statement: &Statement, values: Values) -> Result<bool> {
-        self.swap(statement, values).await.map(|(applied, _)| applied)
+    pub(super) async fn write(&self, statement: &Statement) -> Result<bool> {
+        self.swap(statement).await.map(|(applied, _)| applied)
     }
 
     /// Like `write`. If the write was refused, the current columns of its condition are also returned.
-    pub(super) async fn swap(&self, statement: &Statement, values: Values) -> Result<(bool, Cells)> {
-        let cells = first(self.execute(statement, values).await?, Asked::Write)?;
+    pub(super) async fn swap(&self, statement: &Statement) -> Result<(bool, Cells)> {
+        let cells = first(self.execute(statement).await?, Asked::Write)?;
         cells.and_then(|cells| Some((cells.applied()?, cells))).ok_or_else(|| {
             Error::new(ErrorKind::UnknownOutcome, "the reply to a conditional write has no `[applied]`")
         })
@@ -180,22 +181,19 @@ impl Client {
     /// returns the outcome, or `None` if the condition of the write still holds, so that the write is
     /// resent. After any error of `look`, the outcome stays unknown. `applied` is the outcome of an applied
     /// write.
-    pub(super) async fn settle<R, F>(
+    pub(super) async fn settle<R, F: Future<Output = Result<Option<R>>>>(
         &self,
-        (statement, values): (&Statement, &Values),
+        statement: &Statement,
         (applied, unknown): (R, Error),
         look: impl Fn() -> F,
-    ) -> Result<R>
-    where
-        F: Future<Output = Result<Option<R>>>,
-    {
+    ) -> Result<R> {
         let mut contest = CONTENTION.begin();
         for _ in 0..LOOKS {
             let Ok(outcome) = look().await else { break };
             if let Some(outcome) = outcome {
                 return Ok(outcome);
             }
-            match self.write(statement, values.clone()).await {
+            match self.write(statement).await {
                 Ok(true) => return Ok(applied),
                 // The first attempt or another write was applied, so the retry was refused; or the retry
                 // failed.
@@ -209,19 +207,8 @@ impl Client {
     /// Sends a statement, and resends it if the node lacks the table. The store has found the table before,
     /// so either it was dropped since or this node has not received it yet. A statement that fails in this
     /// way was not executed.
-    async fn execute(&self, statement: &Statement, values: Values) -> Result<QueryResult> {
-        for _ in 1..TRIES {
-            match self.execute_once(statement, values.clone()).await {
-                Err(error) if error.kind() == ErrorKind::NotFound => self.agree().await,
-                outcome => return outcome,
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
-        self.execute_once(statement, values).await
-    }
-
-    async fn execute_once(&self, statement: &Statement, values: Values) -> Result<QueryResult> {
-        let Statement { cql, serial, asked } = statement;
+    async fn execute(&self, statement: &Statement) -> Result<QueryResult> {
+        let Statement { cql, values, serial, asked } = statement;
         let (reads, profiles) = (*asked == Asked::Read, self.profiles(*serial));
         let mut cql = Cql::new(cql);
         let (agreement, reading, commit) = serial.levels();
@@ -230,8 +217,16 @@ impl Client {
         cql.set_is_idempotent(reads);
         let profile = if reads { &profiles.reads } else { &profiles.writes };
         cql.set_execution_profile_handle(Some(profile.clone()));
-        let answer = self.session.execute_unpaged(cql, values).await;
-        let answer = answer.map_err(|error| failed(error, *asked))?;
+        let mut tries = 1;
+        let answer = loop {
+            let answer = self.session.execute_unpaged(cql.clone(), values).await;
+            match answer.map_err(|error| failed(error, *asked)) {
+                Err(error) if error.kind() == ErrorKind::NotFound && tries < TRIES => self.agree().await,
+                answer => break answer?,
+            }
+            tries += 1;
+            tokio::time::sleep(PAUSE).await;
+        };
         if *serial == Serial::Local {
             self.check_coordinator(&answer)?;
         }
@@ -256,14 +251,15 @@ impl Client {
     /// order, so names with a common prefix are scattered, and the prefix is filtered here.
     pub(super) async fn scan<P: Fill>(
         &self,
-        cql: &str,
-        serial: Serial,
+        table: &Table,
+        columns: &str,
         page: &Page,
         decode: impl Fn(&str, &Cells) -> Result<P::Row>,
     ) -> Result<P> {
+        let cql = format!("SELECT {columns} FROM {}", table.cql());
         let mut statement = Cql::new(cql).with_page_size(paging::limit(page));
-        statement.set_consistency(serial.levels().2);
-        statement.set_execution_profile_handle(Some(self.profiles(serial).reads.clone()));
+        statement.set_consistency(table.serial.levels().2);
+        statement.set_execution_profile_handle(Some(self.profiles(table.serial).reads.clone()));
         statement.set_is_idempotent(true);
         let from = page.after.as_ref().map(paging::bytes).transpose()?;
         let from = from.map_or_else(PagingState::start, PagingState::new_from_raw_bytes);
@@ -273,11 +269,9 @@ impl Client {
             ControlFlow::Continue(next) => next.as_bytes_slice().map(|bytes| paging::cursor(bytes)),
             ControlFlow::Break(()) => None,
         });
-        let unreadable =
-            |error: &dyn std::error::Error| Error::new(ErrorKind::Unavailable, format!("{error}"));
-        let answer = answer.into_rows_result().map_err(|error| unreadable(&error))?;
-        for row in answer.rows::<Row>().map_err(|error| unreadable(&error))? {
-            let row = row.map_err(|error| unreadable(&error))?;
+        let answer = answer.into_rows_result().map_err(unreadable)?;
+        for row in answer.rows::<Row>().map_err(unreadable)? {
+            let row = row.map_err(unreadable)?;
             let cells = Cells::new(answer.column_specs().iter(), row);
             let name = cells.text("name").unwrap_or_default();
             if name.starts_with(&page.prefix) {
@@ -320,6 +314,10 @@ fn routing(datacenter: Option<&str>, failover: bool) -> Arc<dyn LoadBalancingPol
         Some(datacenter) => builder.prefer_datacenter(datacenter.to_owned()).build(),
         None => builder.build(),
     }
+}
+
+fn unreadable(error: impl std::error::Error) -> Error {
+    Error::new(ErrorKind::Unavailable, error.to_string())
 }
 
 fn first(answer: QueryResult, asked: Asked) -> Result<Option<Cells>> {

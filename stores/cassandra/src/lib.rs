@@ -122,22 +122,20 @@ impl CassandraStore {
 }
 
 async fn open(session: Arc<Session>, options: &CassandraOptions) -> Result<CassandraStore> {
-    let CassandraOptions { keyspace, table, serial, create_tables: create, .. } = options;
     let (datacenter, geo) = (options.datacenter.as_deref(), options.check()?);
     let client = Client::new(session, datacenter, options.timeout);
-    let needs = datacenter.filter(|_| geo.is_some() || *serial == Serial::Local);
-    schema::ensure_keyspace(&client, keyspace, options.replicas.as_deref(), needs).await?;
-    let sequences = Table::sequences(keyspace, table, *serial, datacenter);
-    sequences.ensure(&client, *create).await?;
-    let records = Table::records(keyspace, table, *serial, datacenter)?;
-    let records = Arc::new(RecordTable::new(client.clone(), records, *serial, *create));
-    let sequences = SequenceTable::new(client.clone(), sequences, *serial);
+    let needs = datacenter.filter(|_| geo.is_some() || options.serial == Serial::Local);
+    schema::ensure_keyspace(&client, options, needs).await?;
+    let table = Table::sequences(&client, options);
+    table.ensure(options.create_tables).await?;
+    let records = Arc::new(RecordTable::new(table.records(options)?, options.create_tables));
+    let windows = table.windows();
+    let sequences = SequenceTable::new(table);
     let store: Arc<dyn Store> = match geo {
         None => Arc::new(sequences),
         Some(settings) => {
-            let windows = Table::windows(keyspace, table);
-            windows.ensure(&client, *create).await?;
-            Arc::new(geo::tiered(client, sequences, windows, settings))
+            windows.ensure(options.create_tables).await?;
+            Arc::new(geo::tiered(sequences, windows, settings))
         }
     };
     Ok(CassandraStore { store, records })

@@ -3,30 +3,26 @@
 //! The same text is never written twice under one name, and records are never removed. So a condition that
 //! fails once never holds again. A write of unknown outcome can be resent while its condition holds.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use idmill::store::{Page, Records};
 use idmill::{ErrorKind, Result, SequenceName};
-use idmill_kit::{Asked, InvalidRow};
+use idmill_kit::InvalidRow;
 use scylla::value::CqlValue;
+use tokio::sync::OnceCell;
 
 use super::CassandraStore;
-use super::client::{Client, Serial, Statement};
+use super::client::Statement;
 use super::schema::{FORMAT, Table};
-use super::values::{self, Cells, Values};
+use super::values::{self, Cells};
 
-/// The table and its statements.
+const COLUMNS: &str = "name, record, format";
+
+/// The table of records.
 #[derive(Debug)]
 pub(super) struct RecordTable {
-    client: Client,
     table: Table,
-    serial: Serial,
     create: bool,
-    /// Whether the table is known to exist.
-    found: AtomicBool,
-    read: Statement,
-    insert: Statement,
-    replace: Statement,
+    /// Set once the table is known to exist.
+    found: OnceCell<()>,
 }
 
 impl CassandraStore {
@@ -40,70 +36,55 @@ impl CassandraStore {
         seen: Option<&str>,
         wanted: &str,
     ) -> Result<bool> {
-        let (text, records) = (values::text, &self.records);
-        let values = match seen {
+        let (text, records, t) = (values::text, &self.records, self.records.table.cql());
+        let (cql, values) = match seen {
             None => {
                 records.make().await?;
-                vec![text(name), text(wanted), CqlValue::Int(FORMAT)]
+                let cql = format!("INSERT INTO {t} ({COLUMNS}) VALUES (?, ?, ?) IF NOT EXISTS");
+                (cql, vec![text(name), text(wanted), CqlValue::Int(FORMAT)])
             }
             Some(_) if !records.is_there().await? => return Ok(false),
-            Some(seen) => vec![text(wanted), text(name), text(seen)],
+            Some(seen) => {
+                let cql = format!("UPDATE {t} SET record = ? WHERE name = ? IF record = ?");
+                (cql, vec![text(wanted), text(name), text(seen)])
+            }
         };
-        records.swap(name, [seen, Some(wanted)], values).await
+        records.swap(name, [seen, Some(wanted)], &records.table.write(cql, values)).await
     }
 
     /// Lists the records in ring order, without sorting the pages.
     pub(super) async fn try_list_records(&self, page: &Page) -> Result<Records> {
-        let RecordTable { client, table, serial, .. } = &*self.records;
-        if !self.records.is_there().await? {
+        let records = &self.records;
+        if !records.is_there().await? {
             return Ok(Records::default());
         }
-        let cql = format!("SELECT name, record, format FROM {}", table.cql());
-        client.scan(&cql, *serial, page, |name, cells| self.records.decode(name, cells)).await
+        let decode = |name: &str, cells: &Cells| records.decode(name, cells);
+        records.table.client.scan(&records.table, COLUMNS, page, decode).await
     }
 }
 
 impl RecordTable {
-    pub(super) fn new(client: Client, table: Table, serial: Serial, create: bool) -> Self {
-        let t = table.cql();
-        let read = format!("SELECT name, record, format FROM {t} WHERE name = ?");
-        let insert = format!("INSERT INTO {t} (name, record, format) VALUES (?, ?, ?) IF NOT EXISTS");
-        let replace = format!("UPDATE {t} SET record = ? WHERE name = ? IF record = ?");
-        Self {
-            read: Statement { cql: read, serial, asked: Asked::Read },
-            insert: Statement { cql: insert, serial, asked: Asked::Write },
-            replace: Statement { cql: replace, serial, asked: Asked::Write },
-            client,
-            table,
-            serial,
-            create,
-            found: AtomicBool::new(false),
-        }
+    pub(super) fn new(table: Table, create: bool) -> Self {
+        Self { table, create, found: OnceCell::new() }
     }
 
     /// Returns whether the table exists. Queries the schema only until the table is found.
     async fn is_there(&self) -> Result<bool> {
-        let found = self.is_found() || self.table.is_there(&self.client).await?;
-        self.found.fetch_or(found, Ordering::Relaxed);
+        let found = self.found.initialized() || self.table.is_there().await?;
+        if found {
+            self.found.set(()).ok();
+        }
         Ok(found)
     }
 
     /// Creates the table if it is missing and the options allow it.
     async fn make(&self) -> Result<()> {
-        if !self.is_found() {
-            self.table.ensure(&self.client, self.create).await?;
-            self.found.store(true, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    /// Relaxed: no other data depends on this value. A thread with a stale value queries the schema again.
-    fn is_found(&self) -> bool {
-        self.found.load(Ordering::Relaxed)
+        self.found.get_or_try_init(|| self.table.ensure(self.create)).await.copied()
     }
 
     async fn kept(&self, name: &SequenceName) -> Result<Option<String>> {
-        let cells = self.client.read(&self.read, vec![values::text(name)]).await?;
+        let read = self.table.read(COLUMNS, "name = ?", vec![values::text(name)]);
+        let cells = self.table.client.read(&read).await?;
         cells.map(|cells| self.decode(name, &cells)).transpose()
     }
 
@@ -114,10 +95,9 @@ impl RecordTable {
         &self,
         name: &SequenceName,
         [seen, wanted]: [Option<&str>; 2],
-        values: Values,
+        statement: &Statement,
     ) -> Result<bool> {
-        let statement = if seen.is_some() { &self.replace } else { &self.insert };
-        let unknown = match self.client.write(statement, values.clone()).await {
+        let unknown = match self.table.client.write(statement).await {
             Err(error) if error.kind() == ErrorKind::UnknownOutcome => error,
             outcome => return outcome,
         };
@@ -128,7 +108,7 @@ impl RecordTable {
                 _ => Err(ErrorKind::UnknownOutcome.into()),
             }
         };
-        self.client.settle((statement, &values), (true, unknown), look).await
+        self.table.client.settle(statement, (true, unknown), look).await
     }
 
     fn decode(&self, name: &str, cells: &Cells) -> Result<String> {

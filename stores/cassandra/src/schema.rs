@@ -7,13 +7,13 @@
 use std::time::Duration;
 
 use idmill::{Error, ErrorKind, Result};
-use idmill_kit::options;
 use idmill_kit::options::Kind;
-use idmill_kit::witness_beside;
+use idmill_kit::{Asked, options, witness_beside};
 use scylla::value::CqlValue;
 use tokio::time::Instant;
 
-use super::client::{AGREEMENT, Client, Serial};
+use super::CassandraOptions;
+use super::client::{AGREEMENT, Client, Serial, Statement};
 use super::values::{Cells, Values, text};
 
 pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";
@@ -76,12 +76,24 @@ impl Part {
     /// Finds the keyspace or table, and looks a second time if it is missing. The queried node may not have
     /// the keyspace or table yet, so the second query waits for the nodes to agree on the schema.
     async fn find(&self, client: &Client) -> Result<Option<Cells>> {
-        let found = self.look(client).await?;
-        if found.is_some() {
+        if let found @ Some(_) = self.look(client).await? {
             return Ok(found);
         }
         client.agree().await;
         self.look(client).await
+    }
+
+    /// Finds the keyspace or table, and creates it if it is missing and `create` is set. `advice` follows the
+    /// error.
+    async fn ensure(&self, client: &Client, create: bool, advice: impl FnOnce() -> String) -> Result<Cells> {
+        match self.find(client).await? {
+            Some(found) => Ok(found),
+            None if create => self.make(client).await,
+            None => {
+                let message = format!("there is no {}; {}", self.what, advice());
+                Err(Error::new(ErrorKind::NotFound, message))
+            }
+        }
     }
 
     /// Creates the keyspace or table, and polls until it is visible. Schema changes reach other nodes with a
@@ -122,47 +134,59 @@ impl Part {
     }
 }
 
-/// An idmill table in a keyspace.
+/// An idmill table in a keyspace. All its statements use one serial level.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
+    pub(super) client: Client,
     keyspace: String,
     name: String,
     columns: &'static str,
+    pub(super) serial: Serial,
     purpose: String,
 }
 
 impl Table {
     /// The table of sequences: flat sequences or global counters.
-    pub(super) fn sequences(keyspace: &str, name: &str, serial: Serial, datacenter: Option<&str>) -> Self {
+    pub(super) fn sequences(client: &Client, options: &CassandraOptions) -> Self {
         let columns = "name text PRIMARY KEY, next varint, start varint, max varint, incarnation bigint, epoch bigint, \
                        recalls bigint, claims map<text, frozen<tuple<bigint, varint, varint>>>, writer bigint, format int";
-        let purpose = format!("idmill sequences, {}", among(serial, datacenter));
-        Self::new(keyspace, name.to_owned(), columns, purpose)
+        let purpose = format!("idmill sequences, {}", among(options));
+        Self {
+            client: client.clone(),
+            keyspace: options.keyspace.clone(),
+            name: options.table.clone(),
+            columns,
+            serial: options.serial,
+            purpose,
+        }
     }
 
-    /// The records table of a sequences table.
-    pub(super) fn records(
-        keyspace: &str,
-        sequences: &str,
-        serial: Serial,
-        datacenter: Option<&str>,
-    ) -> Result<Self> {
-        let purpose = format!("idmill records, {}", among(serial, datacenter));
-        let name = witness_beside(sequences, LONGEST_NAME)?;
-        Ok(Self::new(keyspace, name, "name text PRIMARY KEY, record text, format int", purpose))
+    /// The records table of this sequences table.
+    pub(super) fn records(&self, options: &CassandraOptions) -> Result<Self> {
+        let purpose = format!("idmill records, {}", among(options));
+        let name = witness_beside(&self.name, LONGEST_NAME)?;
+        Ok(Self { name, columns: "name text PRIMARY KEY, record text, format int", purpose, ..self.clone() })
     }
 
-    /// The windows table of a sequences table.
-    pub(super) fn windows(keyspace: &str, sequences: &str) -> Self {
+    /// The windows table of this sequences table.
+    pub(super) fn windows(&self) -> Self {
         let columns = "name text, datacenter text, incarnation bigint, epoch bigint, recalls bigint, start varint, max varint, \
                        generation bigint, next varint, until varint, preloaded_next varint, preloaded_until varint, \
                        format int, PRIMARY KEY ((name, datacenter))";
         let purpose = "idmill windows, LOCAL_SERIAL in each datacenter".to_owned();
-        Self::new(keyspace, format!("{sequences}_windows"), columns, purpose)
+        let (name, serial) = (format!("{}_windows", self.name), Serial::Local);
+        Self { name, columns, serial, purpose, ..self.clone() }
     }
 
-    fn new(keyspace: &str, name: String, columns: &'static str, purpose: String) -> Self {
-        Self { keyspace: keyspace.to_owned(), name, columns, purpose }
+    /// A read of one partition.
+    pub(super) fn read(&self, columns: &str, key: &str, values: Values) -> Statement {
+        let cql = format!("SELECT {columns} FROM {} WHERE {key}", self.cql());
+        Statement { cql, values, serial: self.serial, asked: Asked::Read }
+    }
+
+    /// A conditional write of one partition.
+    pub(super) fn write(&self, cql: String, values: Values) -> Statement {
+        Statement { cql, values, serial: self.serial, asked: Asked::Write }
     }
 
     /// The quoted name for CQL.
@@ -186,23 +210,16 @@ impl Table {
     }
 
     /// Returns whether the table exists.
-    pub(super) async fn is_there(&self, client: &Client) -> Result<bool> {
-        let found = self.part().find(client).await?;
+    pub(super) async fn is_there(&self) -> Result<bool> {
+        let found = self.part().find(&self.client).await?;
         found.map_or(Ok(false), |found| self.check(&found).map(|()| true))
     }
 
     /// Checks the table, or creates it if it is missing and `create` is set.
-    pub(super) async fn ensure(&self, client: &Client, create: bool) -> Result<()> {
+    pub(super) async fn ensure(&self, create: bool) -> Result<()> {
         let part = self.part();
-        let found = match part.find(client).await? {
-            Some(found) => found,
-            None if create => part.make(client).await?,
-            None => {
-                let message = format!("there is no {}; create it with: {}", part.what, part.definition);
-                return Err(Error::new(ErrorKind::NotFound, message));
-            }
-        };
-        self.check(&found)
+        let advice = || format!("create it with: {}", part.definition);
+        self.check(&part.ensure(&self.client, create, advice).await?)
     }
 
     fn part(&self) -> Part {
@@ -230,8 +247,8 @@ impl Table {
 }
 
 /// Returns the serial level as the table's comment spells it.
-fn among(serial: Serial, datacenter: Option<&str>) -> String {
-    match (serial, datacenter) {
+fn among(options: &CassandraOptions) -> String {
+    match (options.serial, &options.datacenter) {
         (Serial::Local, Some(datacenter)) => format!("LOCAL_SERIAL in {datacenter}"),
         _ => "SERIAL".to_owned(),
     }
@@ -252,26 +269,17 @@ fn id_of(keyspace: &str, table: &str) -> String {
 /// Checks or creates the keyspace, and checks that it has replicas in the required datacenter.
 pub(super) async fn ensure_keyspace(
     client: &Client,
-    keyspace: &str,
-    create: Option<&str>,
+    options: &CassandraOptions,
     needs: Option<&str>,
 ) -> Result<()> {
-    let replicas = create.and_then(replicas);
+    let (keyspace, replicas) = (&options.keyspace, options.replicas.as_deref().and_then(replicas));
     let part = keyspace_part(keyspace, replicas.as_deref().unwrap_or_default());
-    let found = match part.find(client).await? {
-        Some(found) => found,
-        None if replicas.is_some() => part.make(client).await?,
-        None => {
-            let dc = needs.unwrap_or("DATACENTER");
-            let cql = keyspace_definition(keyspace, &[(dc, 3)]);
-            let message = format!(
-                "there is no {}; run {cql}, with an entry for each datacenter; or add \
-                 `create_keyspace={dc}:3`",
-                part.what
-            );
-            return Err(Error::new(ErrorKind::NotFound, message));
-        }
+    let advice = || {
+        let dc = needs.unwrap_or("DATACENTER");
+        let cql = keyspace_definition(keyspace, &[(dc, 3)]);
+        format!("run {cql}, with an entry for each datacenter; or add `create_keyspace={dc}:3`")
     };
+    let found = part.ensure(client, replicas.is_some(), advice).await?;
     let Some(needs) = needs else { return Ok(()) };
     let known = found.map("replication");
     let class = known.iter().find(|(key, _)| key == "class").map_or("", |(_, class)| class);

@@ -14,12 +14,12 @@ use idmill::store::{
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::{
-    Asked, CompareAndSet, Contention, InvalidRow, Numbers, Remembered, Resend, Swapped, Swapping, Versioned,
+    CompareAndSet, Contention, InvalidRow, Numbers, Remembered, Resend, Swapped, Swapping, Versioned,
 };
 use idmill_shared_cache::datacenter::{Claim, ClaimWrite, Era, GlobalRow, Outcome};
 use scylla::value::CqlValue;
 
-use super::client::{CONTENTION, Client, LOOKS, Serial, Statement, outcome};
+use super::client::{CONTENTION, LOOKS, Statement, outcome};
 use super::schema::{FORMAT, Table};
 use super::values::{self, Cells, Values};
 
@@ -28,28 +28,17 @@ use super::values::{self, Cells, Values};
 const RACES: Contention = CONTENTION.every(2);
 
 const COLUMNS: &str = "name, next, start, max, incarnation, epoch, recalls, writer, format";
+/// The columns of a read.
+const READ: &str = "name, next, start, max, incarnation, epoch, recalls, writer, format, claims";
 /// Condition of a write. Within an era, `next` never has the same value again, so a write of unknown outcome
 /// can be resent. If ids could be given back, `next` could repeat, so this store takes no ids back.
 const SEEN: &str = "next = ? AND max = ? AND incarnation = ? AND epoch = ? AND recalls = ?";
-/// `start` and `format` never change. The condition includes them only so that a refused write returns
-/// them.
-const ALSO: &str = " AND start = ? AND format = ?";
 
-/// The table and its statements.
+/// The table, and its rows as last read or written.
 #[derive(Debug)]
 pub(super) struct SequenceTable {
-    client: Client,
     table: Table,
-    serial: Serial,
     seen: Remembered<Mark>,
-    read: Statement,
-    insert: Statement,
-    advance: Statement,
-    claim: Statement,
-    adjust: Statement,
-    recall: Statement,
-    delete: Statement,
-    delete_identity: Statement,
 }
 
 /// A row of the table.
@@ -82,8 +71,7 @@ fn era(row: &Row) -> Era {
 
 /// A conditional write, the row that it expects, and the row that it writes.
 struct Write<'a> {
-    statement: &'a Statement,
-    values: Values,
+    statement: Statement,
     seen: Option<&'a Row>,
     new: Row,
 }
@@ -104,35 +92,18 @@ impl Write<'_> {
 }
 
 impl SequenceTable {
-    pub(super) fn new(client: Client, table: Table, serial: Serial) -> Self {
-        let t = table.cql();
-        let update = |set: &str, also: &str| format!("UPDATE {t} SET {set} WHERE name = ? IF {SEEN}{also}");
-        let read = format!("SELECT {COLUMNS}, claims FROM {t} WHERE name = ?");
-        let insert = format!("INSERT INTO {t} ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS");
-        let delete = format!("DELETE FROM {t} WHERE name = ? IF incarnation = ?");
-        let recall = "next = ?, max = ?, epoch = ?, recalls = ?, claims = null, writer = ?";
-        let write = |cql| Statement { cql, serial, asked: Asked::Write };
-        Self {
-            read: Statement { cql: read, serial, asked: Asked::Read },
-            insert: write(insert),
-            advance: write(update("next = ?, writer = ?", ALSO)),
-            claim: write(update("next = ?, claims[?] = ?", "")),
-            adjust: write(update("max = ?, writer = ?", ALSO)),
-            recall: write(update(recall, ALSO)),
-            delete_identity: write(format!("{delete} AND epoch = ?")),
-            delete: write(delete),
-            seen: Remembered::default(),
-            client,
-            table,
-            serial,
-        }
+    pub(super) fn new(table: Table) -> Self {
+        Self { table, seen: Remembered::default() }
     }
 
     pub(super) async fn look_up(&self, name: &SequenceName) -> Result<Option<Row>> {
-        let cells = self.client.read(&self.read, vec![values::text(name)]).await?;
-        let row = cells.map(|cells| self.decode(name, &cells)).transpose()?;
+        let row = self.read_cells(name).await?.map(|cells| self.decode(name, &cells)).transpose()?;
         self.seen.learn(name, row.clone());
         Ok(row)
+    }
+
+    async fn read_cells(&self, name: &SequenceName) -> Result<Option<Cells>> {
+        self.table.client.read(&self.table.read(READ, "name = ?", vec![values::text(name)])).await
     }
 
     /// Reads the row, and creates it if it is missing and the request allows it. Reserves no ids.
@@ -146,10 +117,8 @@ impl SequenceTable {
                 return Err(exhausted(&request.name, request.ceiling));
             }
             let fresh = self.insert(&SequenceInfo::new(request.name.clone(), create));
-            match outcome(self.client.write(fresh.statement, fresh.values).await)? {
-                // The next read shows whether the row exists.
-                Outcome::Applied | Outcome::Refused | Outcome::Unknown => {}
-            }
+            // After any outcome, the next read shows whether the row exists.
+            outcome(self.table.client.write(&fresh.statement).await)?;
         }
         let message = "the sequence may have been created; nothing was reserved from it; try again";
         Err(Error::new(ErrorKind::Unavailable, message))
@@ -157,39 +126,53 @@ impl SequenceTable {
 
     fn insert(&self, info: &SequenceInfo) -> Write<'_> {
         let (new, id) = (Row { info: info.clone(), version: Mark::new(0) }, values::id);
+        let t = self.table.cql();
+        let cql = format!("INSERT INTO {t} ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS");
         let mut values = vec![values::text(&info.name), id(info.reached())];
         values.extend([id(info.bounds.start().into()), id(info.bounds.max().into())]);
         values.extend(values::era(era(&new)));
         values.extend([values::count(new.version.writer), CqlValue::Int(FORMAT)]);
-        Write { statement: &self.insert, values, seen: None, new }
+        Write { statement: self.table.write(cql, values), seen: None, new }
     }
 
-    fn advance<'a>(&'a self, seen: &'a Row, wanted: &SequenceInfo) -> Write<'a> {
+    fn advance<'a>(&self, seen: &'a Row, wanted: &SequenceInfo) -> Write<'a> {
         let new = Row { info: wanted.clone(), version: Mark::new(seen.version.recalls) };
-        let set = [values::id(wanted.reached()), values::count(new.version.writer)];
-        Write { statement: &self.advance, values: bind(set, seen), seen: Some(seen), new }
+        let values = vec![values::id(wanted.reached()), values::count(new.version.writer)];
+        self.update("next = ?, writer = ?", values, seen, new)
     }
 
     /// Builds the write for a `set`. A new `next` recalls the ranges of the windows. Otherwise these
     /// ranges, which were reserved before the change, would still be handed out.
-    fn change<'a>(&'a self, seen: &'a Row, wanted: &SequenceInfo, change: &Change) -> Write<'a> {
+    fn change<'a>(&self, seen: &'a Row, wanted: &SequenceInfo, change: &Change) -> Write<'a> {
         let state = |info: &SequenceInfo| (info.identity, info.reached());
         let recalled = change.next.is_some() || state(wanted) != state(&seen.info);
         let version = Mark::new(seen.version.recalls + u64::from(recalled));
-        let (max, mark) = (values::id(wanted.bounds.max().into()), values::count(version.writer));
-        let (epoch, recalls) = (values::count(wanted.identity.epoch), values::count(version.recalls));
-        let (statement, values) = if recalled {
-            (&self.recall, bind([values::id(wanted.reached()), max, epoch, recalls, mark], seen))
-        } else {
-            (&self.adjust, bind([max, mark], seen))
-        };
-        Write { statement, values, seen: Some(seen), new: Row { info: wanted.clone(), version } }
+        let mut values = vec![values::id(wanted.bounds.max().into()), values::count(version.writer)];
+        let mut set = "max = ?, writer = ?".to_owned();
+        if recalled {
+            set += ", next = ?, epoch = ?, recalls = ?, claims = null";
+            values.push(values::id(wanted.reached()));
+            values.extend([wanted.identity.epoch, version.recalls].map(values::count));
+        }
+        self.update(&set, values, seen, Row { info: wanted.clone(), version })
+    }
+
+    /// Builds the write of these columns if the row is unchanged. `start` and `format` never change. The
+    /// condition includes them only so that a refused write returns them.
+    fn update<'a>(&self, set: &str, mut values: Values, seen: &'a Row, new: Row) -> Write<'a> {
+        let t = self.table.cql();
+        let cql = format!("UPDATE {t} SET {set} WHERE name = ? IF {SEEN} AND start = ? AND format = ?");
+        let Row { info, .. } = seen;
+        values.push(values::text(&info.name));
+        values.extend(condition(info.reached(), info.bounds.max(), era(seen)));
+        values.extend([values::id(info.bounds.start().into()), CqlValue::Int(FORMAT)]);
+        Write { statement: self.table.write(cql, values), seen: Some(seen), new }
     }
 
     /// Sends a write. If its outcome is unknown, tries to determine the outcome.
     async fn send(&self, write: Write<'_>) -> Result<Swapped<Mark>> {
         let name = &write.new.info.name;
-        let swapped = match self.client.swap(write.statement, write.values.clone()).await {
+        let swapped = match self.table.client.swap(&write.statement).await {
             Ok((true, _)) => Ok(Swapped::Done),
             Ok((false, cells)) => self.refused(&write, &cells).map(Swapped::Now),
             Err(error) if error.kind() == ErrorKind::UnknownOutcome => self.settle(&write, error).await,
@@ -231,7 +214,7 @@ impl SequenceTable {
                 _ => Err(ErrorKind::UnknownOutcome.into()),
             }
         };
-        self.client.settle((write.statement, &write.values), (Swapped::Done, error), look).await
+        self.table.client.settle(&write.statement, (Swapped::Done, error), look).await
     }
 
     /// Sends the claim of a datacenter, once.
@@ -241,25 +224,26 @@ impl SequenceTable {
         datacenter: &str,
         write: &ClaimWrite,
     ) -> Result<Outcome> {
-        let mut bound =
+        let t = self.table.cql();
+        let cql = format!("UPDATE {t} SET next = ?, claims[?] = ? WHERE name = ? IF {SEEN}");
+        let mut values =
             vec![values::id(write.claim.span.end), values::text(datacenter), values::claim(write.claim)];
-        bound.extend([values::text(name.as_str()), values::id(write.seen), values::id(write.max.into())]);
-        bound.extend(values::era(write.era));
-        outcome(self.client.write(&self.claim, bound).await)
+        values.push(values::text(name));
+        values.extend(condition(write.seen, write.max, write.era));
+        outcome(self.table.client.write(&self.table.write(cql, values)).await)
     }
 
     /// Removes a row. Without an expected identity, a row is removed even if only its incarnation can be
     /// decoded.
     async fn try_remove(&self, name: &SequenceName, expected: Option<Identity>) -> Result<bool> {
-        let key = vec![values::text(name)];
-        let Some(cells) = self.client.read(&self.read, key).await? else { return Ok(false) };
+        let Some(cells) = self.read_cells(name).await? else { return Ok(false) };
         let Some(Identity { incarnation, epoch }) = expected else {
             let incarnation =
                 cells.count("incarnation").map_err(|fault| self.corrupt(name, &fault.into()))?;
-            return self.delete(name, incarnation).await;
+            return self.delete(name, incarnation, None).await;
         };
         self.decode(name, &cells)?.info.check_identity(expected)?;
-        let removed = self.delete_with(&self.delete_identity, name, &[incarnation, epoch]).await?;
+        let removed = self.delete(name, incarnation, Some(epoch)).await?;
         if !removed {
             // The row has changed since the read.
             self.look_up(name).await?.map_or(Ok(()), |row| row.info.check_identity(expected))?;
@@ -267,17 +251,15 @@ impl SequenceTable {
         Ok(removed)
     }
 
-    /// Deletes the row only if it has this incarnation, so that a late request cannot remove a sequence
-    /// that was created since.
-    async fn delete(&self, name: &SequenceName, incarnation: u64) -> Result<bool> {
-        self.delete_with(&self.delete, name, &[incarnation]).await
-    }
-
-    async fn delete_with(&self, delete: &Statement, name: &SequenceName, identity: &[u64]) -> Result<bool> {
+    /// Deletes the row only if it has this identity, so that a late request cannot remove a sequence that was
+    /// created since.
+    async fn delete(&self, name: &SequenceName, incarnation: u64, epoch: Option<u64>) -> Result<bool> {
         self.seen.learn(name, None);
-        let mut values = vec![values::text(name)];
-        values.extend(identity.iter().map(|number| values::count(*number)));
-        match self.client.write(delete, values).await {
+        let also = epoch.map_or("", |_| " AND epoch = ?");
+        let cql = format!("DELETE FROM {} WHERE name = ? IF incarnation = ?{also}", self.table.cql());
+        let mut values = vec![values::text(name), values::count(incarnation)];
+        values.extend(epoch.map(values::count));
+        match self.table.client.write(&self.table.write(cql, values)).await {
             Err(error) if error.kind() == ErrorKind::UnknownOutcome => match self.look_up(name).await {
                 // The row existed before, and is missing now.
                 Ok(None) => Ok(true),
@@ -285,12 +267,6 @@ impl SequenceTable {
             },
             outcome => outcome,
         }
-    }
-
-    async fn list(&self, page: &Page) -> Result<Listing> {
-        let cql = format!("SELECT {COLUMNS}, claims FROM {}", self.table.cql());
-        let decode = |name: &str, cells: &Cells| Ok(self.decode(name, cells)?.info);
-        Ok(self.client.scan::<Listing>(&cql, self.serial, page, decode).await?.sorted())
     }
 
     fn decode(&self, name: &str, cells: &Cells) -> Result<Row> {
@@ -325,22 +301,16 @@ impl CompareAndSet for SequenceTable {
 
     fn swap<'a>(
         &'a self,
-        name: &'a SequenceName,
+        _: &'a SequenceName,
         seen: Option<&'a Row>,
         wanted: Option<&'a SequenceInfo>,
         _: Resend,
     ) -> StoreFuture<'a, Result<Swapped<Mark>>> {
-        Box::pin(async move {
-            match (seen, wanted) {
-                (None, Some(wanted)) => self.send(self.insert(wanted)).await,
-                (Some(seen), Some(wanted)) => self.send(self.advance(seen, wanted)).await,
-                (Some(seen), None) => {
-                    let done = self.delete(name, seen.info.identity.incarnation).await?;
-                    Ok(if done { Swapped::Done } else { Swapped::Changed(None) })
-                }
-                (None, None) => Ok(Swapped::Done),
-            }
-        })
+        let wanted = wanted.expect("`try_remove` removes rows");
+        Box::pin(self.send(match seen {
+            Some(seen) => self.advance(seen, wanted),
+            None => self.insert(wanted),
+        }))
     }
 
     fn swap_set<'a>(
@@ -354,7 +324,10 @@ impl CompareAndSet for SequenceTable {
     }
 
     fn read_page<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
-        Box::pin(self.list(page))
+        Box::pin(async move {
+            let decode = |name: &str, cells: &Cells| Ok(self.decode(name, cells)?.info);
+            Ok(self.table.client.scan::<Listing>(&self.table, READ, page, decode).await?.sorted())
+        })
     }
 
     fn contention(&self) -> Contention {
@@ -362,14 +335,9 @@ impl CompareAndSet for SequenceTable {
     }
 }
 
-/// Binds the new values, the key and the condition.
-fn bind<const N: usize>(set: [CqlValue; N], seen: &Row) -> Values {
-    let (bounds, mut bound) = (seen.info.bounds, Vec::from(set));
-    bound.push(values::text(&seen.info.name));
-    bound.extend([values::id(seen.info.reached()), values::id(bounds.max().into())]);
-    bound.extend(values::era(era(seen)));
-    bound.extend([values::id(bounds.start().into()), CqlValue::Int(FORMAT)]);
-    bound
+/// Returns the values of [`SEEN`].
+fn condition(next: u128, max: u64, era: Era) -> impl Iterator<Item = CqlValue> {
+    [values::id(next), values::id(max.into())].into_iter().chain(values::era(era))
 }
 
 fn decode(name: &str, cells: &Cells) -> Result<Row, InvalidRow> {

@@ -23,7 +23,6 @@ use idmill_shared_cache::{Claimed, Drawn, Installed, Source, Tiered, Window};
 
 use self::knowledge::{Check, Knowledge};
 use self::windows::Windows;
-use super::client::Client;
 use super::schema::Table;
 use super::sequences::{SequenceTable, global};
 
@@ -57,12 +56,11 @@ pub(super) struct DatacenterWindow(Arc<Geo>);
 
 /// Builds a store that has the windows of a datacenter in front of the global counter.
 pub(super) fn tiered(
-    client: Client,
     global: SequenceTable,
     windows: Table,
     settings: GeoSettings,
 ) -> Tiered<DatacenterWindow, DatacenterWindow> {
-    let windows = Windows::new(client, windows, &settings.datacenter);
+    let windows = Windows::new(windows, &settings.datacenter);
     let geo = Arc::new(Geo { global, windows, settings, knowledge: Knowledge::default() });
     Tiered::new(DatacenterWindow(geo.clone()), DatacenterWindow(geo))
 }

@@ -2,76 +2,48 @@
 //! the partition (LOCAL_SERIAL).
 
 use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::Asked;
 use idmill_shared_cache::datacenter::{Era, Install, Outcome, Reset, Span, Take, WindowRow};
+use scylla::value::CqlValue;
 
-use crate::client::{Client, Serial, Statement, outcome};
+use crate::client::outcome;
 use crate::schema::{FORMAT, Table};
 use crate::values::{self, Cells, Values};
 
 const READ: &str = "incarnation, epoch, recalls, start, max, generation, next, until, preloaded_next, preloaded_until, format";
-const KEY: &str = "WHERE name = ? AND datacenter = ?";
-const ERA: &str = "incarnation = ? AND epoch = ? AND recalls = ?";
+const KEY: &str = "name = ? AND datacenter = ?";
 
-/// The windows table and its statements, as used from one datacenter.
+/// The windows table, as used from one datacenter.
 #[derive(Clone, Debug)]
 pub(super) struct Windows {
-    client: Client,
     table: Table,
     datacenter: String,
-    read: Statement,
-    create: Statement,
-    take: Statement,
-    switch: Statement,
-    install: Statement,
-    reset: Statement,
 }
 
 impl Windows {
-    pub(super) fn new(client: Client, table: Table, datacenter: &str) -> Self {
-        let t = table.cql();
-        let update = |set: &str, also: &str| format!("UPDATE {t} SET {set} {KEY} IF {ERA}{also}");
-        let (serial, read) = (Serial::Local, format!("SELECT {READ} FROM {t} {KEY}"));
-        let write = |cql| Statement { cql, serial, asked: Asked::Write };
-        // A take must not write the preloaded columns, because a range may have been installed since the
-        // window was read.
-        let taking = "next = ?, until = ?";
-        let switching = "next = ?, until = ?, preloaded_next = null, preloaded_until = null";
-        let installing = "preloaded_next = ?, preloaded_until = ?, generation = ?, start = ?, max = ?";
-        let resetting = "incarnation = ?, epoch = ?, recalls = ?, start = ?, max = ?, generation = ?, next = ?, until = ?, \
-                         format = ?, preloaded_next = null, preloaded_until = null";
-        let creating =
-            "(name, datacenter, incarnation, epoch, recalls, start, max, generation, next, until, format)";
-        let create =
-            format!("INSERT INTO {t} {creating} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS");
-        Self {
-            read: Statement { cql: read, serial, asked: Asked::Read },
-            create: write(create),
-            take: write(update(taking, " AND next = ?")),
-            switch: write(update(switching, " AND next = ?")),
-            install: write(update(installing, " AND generation = ?")),
-            reset: write(update(resetting, "")),
-            client,
-            table,
-            datacenter: datacenter.to_owned(),
-        }
+    pub(super) fn new(table: Table, datacenter: &str) -> Self {
+        Self { table, datacenter: datacenter.to_owned() }
     }
 
     pub(super) async fn read(&self, name: &SequenceName) -> Result<Option<WindowRow>> {
-        let cells = self.client.read(&self.read, self.key(name)).await?;
-        cells
-            .map(|cells| decode(&cells).map_err(|fault| self.refuse(name, &format!("it {fault}"))))
-            .transpose()
+        let cells = self.table.client.read(&self.table.read(READ, KEY, self.key(name))).await?;
+        let decoded = cells.map(|cells| decode(&cells)).transpose();
+        decoded.map_err(|fault| self.refuse(name, &format!("it {fault}")))
     }
 
     pub(super) async fn create(&self, name: &SequenceName, row: &WindowRow) -> Result<Outcome> {
+        let t = self.table.cql();
+        let cql = format!(
+            "INSERT INTO {t} (name, datacenter, incarnation, epoch, recalls, start, max, generation, next, \
+             until, format) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS"
+        );
         let values = [self.key(name), whole(row)].concat();
-        outcome(self.client.write(&self.create, values).await)
+        outcome(self.table.client.write(&self.table.write(cql, values)).await)
     }
 
     pub(super) async fn reset(&self, name: &SequenceName, reset: &Reset) -> Result<Outcome> {
-        let values = [whole(&reset.row), self.key(name), era(reset.seen)].concat();
-        outcome(self.client.write(&self.reset, values).await)
+        let set = "incarnation = ?, epoch = ?, recalls = ?, start = ?, max = ?, generation = ?, next = ?, until = ?, \
+                   format = ?, preloaded_next = null, preloaded_until = null";
+        outcome(self.update(name, (set, whole(&reset.row)), reset.seen, None).await)
     }
 
     /// Takes ids. Returns whether the write was applied.
@@ -79,27 +51,42 @@ impl Windows {
     /// # Errors
     /// Returns `UnknownOutcome` unchanged: if the ids were taken, they are a gap.
     pub(super) async fn take(&self, name: &SequenceName, take: &Take) -> Result<bool> {
-        let set = vec![values::id(take.current.start), values::id(take.current.end)];
-        let values = [set, self.key(name), era(take.era), vec![values::id(take.seen)]].concat();
-        let statement = if take.switched { &self.switch } else { &self.take };
-        self.client.write(statement, values).await
+        // A take must not write the preloaded columns, because a range may have been installed since the
+        // window was read.
+        let set = if take.switched {
+            "next = ?, until = ?, preloaded_next = null, preloaded_until = null"
+        } else {
+            "next = ?, until = ?"
+        };
+        let values = vec![values::id(take.current.start), values::id(take.current.end)];
+        self.update(name, (set, values), take.era, Some(("next", values::id(take.seen)))).await
     }
 
     pub(super) async fn install(&self, name: &SequenceName, install: &Install) -> Result<Outcome> {
         let (bounds, ids) = (install.bounds, install.preloaded);
-        let set = vec![
-            values::id(ids.start),
-            values::id(ids.end),
-            values::count(install.generation),
-            values::id(bounds.start().into()),
-            values::id(bounds.max().into()),
-        ];
-        let condition = vec![values::count(install.generation - 1)];
-        outcome(
-            self.client
-                .write(&self.install, [set, self.key(name), era(install.era), condition].concat())
-                .await,
-        )
+        let set = "preloaded_next = ?, preloaded_until = ?, generation = ?, start = ?, max = ?";
+        let mut values = vec![values::id(ids.start), values::id(ids.end), values::count(install.generation)];
+        values.extend([values::id(bounds.start().into()), values::id(bounds.max().into())]);
+        let also = ("generation", values::count(install.generation - 1));
+        outcome(self.update(name, (set, values), install.era, Some(also)).await)
+    }
+
+    /// Sets columns if the window has this era, and if a column has this value.
+    async fn update(
+        &self,
+        name: &SequenceName,
+        (set, values): (&str, Values),
+        era: Era,
+        also: Option<(&str, CqlValue)>,
+    ) -> Result<bool> {
+        let era_is = "incarnation = ? AND epoch = ? AND recalls = ?";
+        let mut cql = format!("UPDATE {} SET {set} WHERE {KEY} IF {era_is}", self.table.cql());
+        let mut values = [values, self.key(name), values::era(era).to_vec()].concat();
+        if let Some((column, value)) = also {
+            cql += &format!(" AND {column} = ?");
+            values.push(value);
+        }
+        self.table.client.write(&self.table.write(cql, values)).await
     }
 
     fn key(&self, name: &SequenceName) -> Values {
@@ -118,20 +105,13 @@ impl Windows {
     }
 }
 
-fn era(era: Era) -> Values {
-    values::era(era).to_vec()
-}
-
 /// Returns the values of all columns of a row without a preloaded range.
 fn whole(row: &WindowRow) -> Values {
-    let mut values = era(row.era);
-    values.extend([values::id(row.bounds.start().into()), values::id(row.bounds.max().into())]);
-    values.extend([
-        values::count(row.generation),
-        values::id(row.current.start),
-        values::id(row.current.end),
-    ]);
-    values.push(scylla::value::CqlValue::Int(FORMAT));
+    let id = values::id;
+    let mut values = values::era(row.era).to_vec();
+    values.extend([id(row.bounds.start().into()), id(row.bounds.max().into())]);
+    values.extend([values::count(row.generation), id(row.current.start), id(row.current.end)]);
+    values.push(CqlValue::Int(FORMAT));
     values
 }
 
