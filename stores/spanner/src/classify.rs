@@ -10,7 +10,7 @@ use gcloud_spanner::client::Error as ClientError;
 use gcloud_spanner::session::SessionError;
 use idmill::{Error, ErrorKind};
 use idmill_kit::mode::MISSING_TABLE;
-use idmill_kit::{advised, causes};
+use idmill_kit::{advised, chain};
 
 /// Returns the error kind of a failed request other than COMMIT.
 pub(super) fn classify(status: &Status) -> ErrorKind {
@@ -143,16 +143,7 @@ pub(super) fn no_connection(error: ConnectionError, server: &str) -> Error {
         ConnectionError::TonicTransport(_) => (ErrorKind::Unavailable, "no connection to"),
         ConnectionError::InvalidEmulatorHOST(_) => (ErrorKind::InvalidInput, "invalid emulator address"),
     };
-    Error::new(kind, format!("{what} {server}: {}", with_causes(&error))).because(error)
-}
-
-/// Appends the causes, because the driver's own text is often only "transport error".
-fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
-    causes(error).map(ToString::to_string).fold(String::new(), |text, said| match text.as_str() {
-        "" => said,
-        _ if text.contains(&said) => text,
-        _ => format!("{text}: {said}"),
-    })
+    Error::new(kind, format!("{what} {server}: {}", chain(&error))).because(error)
 }
 
 fn remedy(status: &Status, kind: ErrorKind) -> Option<&'static str> {

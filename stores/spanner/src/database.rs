@@ -5,19 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use backon::{ExponentialBuilder, Retryable as _};
 use gcloud_gax::conn::Environment;
 use gcloud_gax::grpc::{Code, Status};
 use gcloud_gax::retry::{RetrySetting, TryAs};
 use gcloud_googleapis::spanner::admin::database::v1::{CreateDatabaseRequest, UpdateDatabaseDdlRequest};
 use gcloud_googleapis::spanner::admin::instance::v1::CreateInstanceRequest;
-use gcloud_googleapis::spanner::v1::struct_type::Field;
 use gcloud_spanner::admin::AdminClientConfig;
 use gcloud_spanner::admin::client::Client as AdminClient;
 use gcloud_spanner::client::{
     ChannelConfig, Client, ClientConfig, Error as ClientError, ReadWriteTransactionOption,
 };
-use gcloud_spanner::row::Row;
 use gcloud_spanner::session::SessionError;
 use gcloud_spanner::statement::Statement;
 use gcloud_spanner::transaction::{CallOptions, QueryOptions, Transaction};
@@ -34,7 +32,7 @@ use super::classify::{
     no_connection, no_session, not_created, status_of,
 };
 use super::options::{Checked, DatabaseName};
-use super::schema::{Stored, Table};
+use super::schema::{Found, Mutations, Stored, Table};
 
 /// Timeout of one request, which detects an unresponsive server.
 const REQUEST: Duration = Duration::from_secs(10);
@@ -101,31 +99,19 @@ impl Database {
         self.select(self.table.select_none()).await.map(|_| ())
     }
 
-    /// Reads the latest committed rows, outside any transaction and without locks.
-    pub(super) async fn select(&self, statement: Statement) -> Result<Vec<SequenceInfo>> {
+    /// Reads the latest committed row, outside any transaction and without locks.
+    pub(super) async fn select(&self, statement: Statement) -> Result<Option<SequenceInfo>> {
         let mut single = self.client.single().await.map_err(client_failed)?;
-        let found = read(&mut single, statement).await?;
-        Ok(stored(&self.table, &found)?.into_iter().filter_map(|stored| stored.info).collect())
+        Ok(self.table.stored(&read(&mut single, statement).await?)?.info)
     }
 
     /// Reads a page. An invalid row is returned as an error for its name, with the valid rows.
     pub(super) async fn select_page(&self, page: &Page) -> Result<Listing> {
         let mut single = self.client.single().await.map_err(client_failed)?;
-        let (fields, found) = read(&mut single, self.table.select_page(page)).await?;
+        let (fields, found) = read(&mut single, self.table.select_page("*", page)).await?;
         let columns = self.table.columns(&fields)?;
-        let decoded = |row: &Row| self.table.decode(row, &columns).map(|(info, _)| info);
-        let rows = found.iter().map(|row| (Table::name(row, &columns), decoded(row)));
+        let rows = found.iter().map(|row| (Table::name(row, &columns), self.table.decode(row, &columns)));
         Ok(Listing::by_name(page, rows.collect()))
-    }
-
-    /// Reads a sequence and writes the result of `decide`, in a separate transaction.
-    pub(super) async fn change<R: Send + 'static>(
-        &self,
-        name: &SequenceName,
-        decide: impl Decide<(Table, Stored), R>,
-    ) -> Result<R> {
-        let (table, select) = (self.table.clone(), self.table.select_for_update(name));
-        self.run(select, move |found| decide((table.clone(), stored(&table, &found)?.swap_remove(0)))).await
     }
 
     /// Reads rows and writes the result of `decide`, in a separate transaction. Retries while Spanner
@@ -133,7 +119,7 @@ impl Database {
     pub(super) async fn run<R: Send + 'static>(
         &self,
         select: Statement,
-        decide: impl Decide<Found, R>,
+        decide: impl Decide<R>,
     ) -> Result<R> {
         while_it_passes(Abort::is_abort, ABORTED, || self.attempt(select.clone(), decide.clone())).await
     }
@@ -146,11 +132,7 @@ impl Database {
 
     /// Runs the transaction once, in a task, so that a dropped caller leaves no locks behind. If the caller
     /// is dropped before COMMIT is sent, the task rolls the transaction back.
-    async fn attempt<R: Send + 'static>(
-        &self,
-        select: Statement,
-        decide: impl Decide<Found, R>,
-    ) -> Result<R> {
+    async fn attempt<R: Send + 'static>(&self, select: Statement, decide: impl Decide<R>) -> Result<R> {
         let (sender, receiver) = oneshot::channel();
         let database = self.clone();
         let runtime = tokio::runtime::Handle::try_current().map_err(|error| {
@@ -174,7 +156,7 @@ impl Database {
     async fn transact<R: Send + 'static>(
         &self,
         select: Statement,
-        decide: impl Decide<Found, R>,
+        decide: impl Decide<R>,
         caller: Arc<oneshot::Sender<Result<R>>>,
     ) -> Result<R> {
         let at_commit = Arc::new(AtomicBool::new(false));
@@ -210,19 +192,14 @@ impl Database {
     }
 }
 
-/// The columns and rows of a reply.
-pub(super) type Found = (Vec<Field>, Vec<Row>);
-
 /// A function from the rows that were read to the result of the transaction and the mutations to commit. The
 /// function is called again for each attempt of the transaction.
-pub(super) trait Decide<A, R>:
-    Fn(A) -> Result<(R, Mutations)> + Clone + Send + Sync + 'static
+pub(super) trait Decide<R>:
+    Fn(Found) -> Result<(R, Mutations)> + Clone + Send + Sync + 'static
 {
 }
 
-impl<A, R, F: Fn(A) -> Result<(R, Mutations)> + Clone + Send + Sync + 'static> Decide<A, R> for F {}
-
-pub(super) type Mutations = Vec<gcloud_googleapis::spanner::v1::Mutation>;
+impl<R, F: Fn(Found) -> Result<(R, Mutations)> + Clone + Send + Sync + 'static> Decide<R> for F {}
 
 /// The reason why a transaction of the store did not commit.
 #[derive(Debug)]
@@ -264,23 +241,7 @@ pub(super) async fn read_for_update(
     table: &Table,
     name: &SequenceName,
 ) -> Result<Stored> {
-    let found = read(tx, table.select_for_update(name)).await?;
-    Ok(stored(table, &found)?.swap_remove(0))
-}
-
-/// Decodes the sequences of a reply. If it has no rows, returns one element without a sequence.
-fn stored(table: &Table, (fields, found): &Found) -> Result<Vec<Stored>> {
-    let columns = table.columns(fields)?;
-    let layout = columns.layout();
-    let stored = |row: &Row| {
-        let (info, plain_row) = table.decode(row, &columns)?;
-        Ok(Stored { layout, info: Some(info), plain_row })
-    };
-    let mut all = found.iter().map(stored).collect::<Result<Vec<_>>>()?;
-    if all.is_empty() {
-        all.push(Stored { layout, info: None, plain_row: false });
-    }
-    Ok(all)
+    table.stored(&read(tx, table.select_for_update(name)).await?)
 }
 
 /// Runs a query. Returns its rows and their columns.
@@ -298,29 +259,18 @@ pub(super) async fn read(tx: &mut Transaction, statement: Statement) -> Result<F
 pub(super) async fn while_it_passes<T, E, F: Future<Output = Result<T, E>>>(
     passes: impl Fn(&E) -> bool,
     limit: Duration,
-    mut attempt: impl FnMut() -> F,
+    attempt: impl FnMut() -> F,
 ) -> Result<T, E> {
-    let (begun, mut pauses) = (Instant::now(), pauses());
-    loop {
-        match attempt().await {
-            Err(error) if passes(&error) && begun.elapsed() < limit => {
-                tokio::time::sleep(pauses.next().unwrap_or_default()).await;
-            }
-            outcome => return outcome,
-        }
-    }
-}
-
-/// Returns the pauses between attempts of an aborted transaction: from 5 ms to 500 ms, doubling, plus up to
-/// the same time at random. Jitter keeps two transactions that collided from colliding again.
-fn pauses() -> ExponentialBackoff {
-    ExponentialBuilder::new()
+    // From 5 ms to 500 ms, doubling, plus up to the same time at random. Jitter keeps two transactions that
+    // collided from colliding again.
+    let pauses = ExponentialBuilder::new()
         .with_min_delay(Duration::from_millis(5))
         .with_max_delay(Duration::from_millis(500))
-        .with_factor(2.0)
         .with_jitter()
-        .without_max_times()
-        .build()
+        .without_max_times();
+    let begun = Instant::now();
+    let again = |error: &E| passes(error) && begun.elapsed() < limit;
+    attempt.retry(pauses).sleep(tokio::time::sleep).when(again).await
 }
 
 /// Returns options that turn off the driver's retries. Otherwise the driver would resend a COMMIT without a
@@ -369,17 +319,19 @@ async fn connect(options: &Checked) -> Result<Client> {
     config.channel_config = channels;
     // A refill uses one session at a time, and the pool grows on demand.
     config.session_config.min_opened = config.channel_config.num_channels;
-    config = match &options.emulator {
-        Some(address) => {
-            config.environment = Environment::Emulator(address.clone());
-            config
-        }
-        None => config.with_auth().await.map_err(no_credentials)?,
-    };
+    if let Some(address) = &options.emulator {
+        config.environment = Environment::Emulator(address.clone());
+    } else {
+        config = config.with_auth().await.map_err(no_credentials)?;
+    }
     // The client opens a session here, which fails if the emulator is still starting or the database is
     // missing.
     let connecting = tokio::time::timeout(REQUEST, Client::new(options.database.path(), config));
-    connecting.await.map_err(|_| no_answer(options))?.map_err(|error| match error {
+    let silent = |_| {
+        let message = format!("Spanner did not answer within {REQUEST:?} at {}", options.server());
+        Error::new(ErrorKind::Unavailable, message)
+    };
+    connecting.await.map_err(silent)?.map_err(|error| match error {
         ClientError::Connection(error) => no_connection(error, options.server()),
         error => client_failed(error),
     })
@@ -387,19 +339,12 @@ async fn connect(options: &Checked) -> Result<Client> {
 
 async fn admin(options: &Checked) -> Result<AdminClient> {
     let mut config = AdminClientConfig::default();
-    config = match &options.emulator {
-        Some(address) => {
-            config.environment = Environment::Emulator(address.clone());
-            config
-        }
-        None => config.with_auth().await.map_err(no_credentials)?,
-    };
+    if let Some(address) = &options.emulator {
+        config.environment = Environment::Emulator(address.clone());
+    } else {
+        config = config.with_auth().await.map_err(no_credentials)?;
+    }
     AdminClient::new(config).await.map_err(|error| no_connection(error, options.server()))
-}
-
-fn no_answer(options: &Checked) -> Error {
-    let server = options.server();
-    Error::new(ErrorKind::Unavailable, format!("Spanner did not answer within {REQUEST:?} at {server}"))
 }
 
 fn no_credentials(error: impl std::error::Error + Send + Sync + 'static) -> Error {

@@ -46,11 +46,11 @@ use idmill::store::{
     Bounds, Capabilities, Change, Durability, GiveBack, Grant, Identity, Listing, Page, Reserve,
     SequenceInfo, Store, already_exists, not_found,
 };
-use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
-use idmill_kit::Scheme;
+use idmill::{Error, Operation, Result, SequenceName};
+use idmill_kit::{Scheme, decide};
 
 use self::database::Database;
-use self::schema::{Layout, Stored, Table};
+use self::schema::{Found, Layout, Stored, Table};
 
 pub use self::aborted::{Abort, TransactionError};
 pub use self::options::SpannerOptions;
@@ -95,12 +95,12 @@ impl SpannerStore {
     /// If the future is dropped, the table may already have been created.
     ///
     /// # Errors
-    /// - [`InvalidInput`](ErrorKind::InvalidInput) if an option is invalid.
-    /// - [`NotFound`](ErrorKind::NotFound) if the database is missing, or if the table is missing and the
+    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid.
+    /// - [`NotFound`](idmill::ErrorKind::NotFound) if the database is missing, or if the table is missing and the
     ///   mode does not allow its creation.
-    /// - [`Denied`](ErrorKind::Denied) if credentials or a permission are missing.
-    /// - [`Unavailable`](ErrorKind::Unavailable) if Spanner cannot be reached.
-    /// - [`Conflict`](ErrorKind::Conflict) if the table exists but does not hold sequences.
+    /// - [`Denied`](idmill::ErrorKind::Denied) if credentials or a permission are missing.
+    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if Spanner cannot be reached.
+    /// - [`Conflict`](idmill::ErrorKind::Conflict) if the table exists but does not hold sequences.
     pub async fn open_with(options: SpannerOptions) -> Result<Self> {
         let opening = async {
             let options = options.checked()?;
@@ -132,7 +132,7 @@ impl SpannerStore {
     /// Returns the statement that creates a table, for schemas that are kept in files.
     ///
     /// # Errors
-    /// Returns [`InvalidInput`](ErrorKind::InvalidInput) if the name is invalid.
+    /// Returns [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the name is invalid.
     pub fn ddl(table: &str) -> Result<String> {
         Ok(Table::new(table)?.ddl())
     }
@@ -141,87 +141,77 @@ impl SpannerStore {
     /// in files. In [`Mode::Create`], the store runs it before it writes the first record.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) if the name is invalid, or too long to derive the records
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the name is invalid, or too long to derive the records
     /// table's name.
     pub fn witness_ddl(table: &str) -> Result<String> {
         Table::new(table)?.witness_ddl()
     }
 
-    fn may_write(&self) -> Result<()> {
-        if self.access == Mode::ReadOnly {
-            let message = "the store is read-only (`mode=ro`); open it with `mode=rw` (`Mode::ReadWrite`)";
-            return Err(Error::new(ErrorKind::Denied, message));
-        }
-        Ok(())
-    }
-
+    /// Reads a sequence and writes the state that `decide` returns, in one transaction.
     async fn change<R: Send + 'static>(
         &self,
         name: &SequenceName,
-        decide: impl database::Decide<(Table, Stored), R>,
+        decide: impl Fn(&Table, Stored) -> Result<(Option<SequenceInfo>, R)> + Clone + Send + Sync + 'static,
     ) -> Result<R> {
-        self.may_write()?;
-        self.database.change(name, decide).await
+        self.access.must_write()?;
+        let (table, name) = (self.database.table().clone(), name.clone());
+        let select = table.select_for_update(&name);
+        let change = move |found: Found| {
+            let stored = table.stored(&found)?;
+            let (after, outcome) = decide(&table, stored.clone())?;
+            Ok((outcome, table.write(&name, &stored, after.as_ref())?))
+        };
+        self.database.run(select, change).await
     }
 
     async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
-        let request = request.clone();
-        let name = request.name.clone();
-        self.change(&name, move |(table, stored)| {
-            let exists = stored.info.is_some();
-            let mut info = match stored.info {
+        let owned = request.clone();
+        let reserve = move |table: &Table, stored: Stored| {
+            let info = match stored.info {
                 Some(info) => info,
-                None => table.fresh(&request.name, request.creation()?, stored.layout)?,
+                None => table.fresh(&owned.name, owned.creation()?, stored.layout)?,
             };
-            let grant = info.grant(request.count, request.ceiling)?;
-            let write = if exists { table.advance(&info) } else { table.insert(&info, stored.layout) };
-            Ok((grant, vec![write]))
-        })
-        .await
+            let (info, grant) = decide(Some(info), &owned, None)?;
+            Ok((Some(info), grant))
+        };
+        self.change(&request.name, reserve).await
     }
 
     async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
         let wanted = name.clone();
-        self.change(name, move |(table, stored)| {
+        let create = move |table: &Table, stored: Stored| {
             if stored.info.is_some() {
                 return Err(already_exists(&wanted));
             }
             let info = table.fresh(&wanted, bounds, stored.layout)?;
-            let write = table.insert(&info, stored.layout);
-            Ok((info, vec![write]))
-        })
-        .await
+            Ok((Some(info.clone()), info))
+        };
+        self.change(name, create).await
     }
 
     async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
         let wanted = name.clone();
-        self.change(name, move |(table, stored)| {
-            let before = stored.info.ok_or_else(|| not_found(&wanted))?;
-            let mut info = before.clone();
+        let set = move |_: &Table, stored: Stored| {
+            let mut info = stored.info.ok_or_else(|| not_found(&wanted))?;
             info.apply(&change)?;
-            let beyond = (info.bounds, info.identity) != (before.bounds, before.identity);
-            if beyond && stored.layout == Layout::Plain {
-                return Err(table.lacks_columns(&wanted, "a new max, a step backwards or a revocation"));
-            }
-            let write = if beyond { table.update(&info, stored.layout) } else { table.advance(&info) };
-            Ok((info, vec![write]))
-        })
-        .await
+            Ok((Some(info.clone()), info))
+        };
+        self.change(name, set).await
     }
 
     async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
         let owned = back.clone();
-        self.change(&back.name, move |(table, stored)| {
+        let take_back = move |_: &Table, Stored { mut info, layout }: Stored| {
             // A plain table does not show whether the sequence was removed and created again.
-            let info = stored.info.filter(|_| stored.layout != Layout::Plain);
-            let taken = info.and_then(|mut info| info.take_back(&owned).then_some(info));
-            Ok((taken.is_some(), taken.map(|info| table.advance(&info)).into_iter().collect()))
-        })
-        .await
+            let info_taken = info.as_mut().filter(|_| layout != Layout::Plain);
+            let taken = info_taken.is_some_and(|info| info.take_back(&owned));
+            Ok((info, taken))
+        };
+        self.change(&back.name, take_back).await
     }
 
     async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
-        Ok(self.database.select(self.database.table().select(name)).await?.into_iter().next())
+        self.database.select(self.database.table().select(name)).await
     }
 
     async fn try_list(&self, page: &Page) -> Result<Listing> {
@@ -229,20 +219,11 @@ impl SpannerStore {
     }
 
     async fn try_remove(&self, name: &SequenceName, expected: Option<Identity>) -> Result<bool> {
-        let wanted = name.clone();
-        self.change(name, move |(table, stored)| {
-            let Some(info) = stored.info else { return Ok((false, Vec::new())) };
-            info.check_identity(expected)?;
-            // If the sequence were created again, processes with ids in memory could not detect the
-            // replacement.
-            if stored.layout == Layout::Plain {
-                return Err(
-                    table.lacks_columns(&wanted, "the incarnation, which shows that a sequence was replaced")
-                );
-            }
-            Ok((true, vec![table.delete(&wanted)]))
-        })
-        .await
+        let remove = move |_: &Table, Stored { info, .. }: Stored| {
+            info.as_ref().map_or(Ok(()), |info| info.check_identity(expected))?;
+            Ok((None, info.is_some()))
+        };
+        self.change(name, remove).await
     }
 }
 

@@ -10,8 +10,8 @@ use idmill_kit::{Fill, never_made, witness_beside};
 
 use super::SpannerStore;
 use super::classify::{client_failed, is_missing_table};
-use super::database::{Found, is, read};
-use super::schema::{LONGEST_NAME, Table};
+use super::database::{is, read};
+use super::schema::{Found, LONGEST_NAME, Table};
 
 const COLUMNS: &str = "name, record";
 
@@ -82,7 +82,7 @@ impl SpannerStore {
         seen: Option<&str>,
         wanted: &str,
     ) -> Result<bool> {
-        self.may_write()?;
+        self.access.must_write()?;
         let witness = self.database.table().witness()?;
         let (ddl, is_first) = (witness.records_ddl(), seen.is_none());
         let select = format!("@{{LOCK_SCANNED_RANGES=exclusive}} SELECT {COLUMNS}");
@@ -110,7 +110,7 @@ impl SpannerStore {
 
     pub(super) async fn try_list_records(&self, page: &Page) -> Result<Records> {
         let witness = self.database.table().witness()?;
-        let found = self.records_of(witness.select_page_of(COLUMNS, page)).await?;
+        let found = self.records_of(witness.select_page(COLUMNS, page)).await?;
         Ok(Records::by_name(page, found.iter().map(|row| witness.decode_record(row)).collect()))
     }
 }

@@ -46,9 +46,13 @@ pub(super) struct Stored {
     pub(super) layout: Layout,
     /// The sequence, if there is one.
     pub(super) info: Option<SequenceInfo>,
-    /// Whether the row has only the values of the plain layout.
-    pub(super) plain_row: bool,
 }
+
+/// The columns and rows of a reply.
+pub(super) type Found = (Vec<Field>, Vec<Row>);
+
+/// What a transaction commits.
+pub(super) type Mutations = Vec<Mutation>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
@@ -106,13 +110,8 @@ impl Table {
         statement
     }
 
-    /// Reads a page of rows, sorted by name.
-    pub(super) fn select_page(&self, page: &Page) -> Statement {
-        self.select_page_of("*", page)
-    }
-
     /// Reads these columns of a page of rows, sorted by name.
-    pub(super) fn select_page_of(&self, columns: &str, page: &Page) -> Statement {
+    pub(super) fn select_page(&self, columns: &str, page: &Page) -> Statement {
         let after = page.after.as_ref().map_or("", Cursor::as_str);
         let mut statement = Statement::new(format!(
             "SELECT {columns} FROM `{}` WHERE name > @after AND name >= @prefix AND STARTS_WITH(name, @prefix) \
@@ -174,11 +173,18 @@ impl Table {
         row.column::<Option<String>>(columns.name).unwrap_or_default().unwrap_or_default()
     }
 
-    /// Decodes a row. Also returns whether it has only the values of the plain layout.
-    pub(super) fn decode(&self, row: &Row, columns: &Columns) -> Result<(SequenceInfo, bool)> {
+    /// Decodes a row.
+    pub(super) fn decode(&self, row: &Row, columns: &Columns) -> Result<SequenceInfo> {
         let name = Self::name(row, columns);
         decode(row, columns, &name)
             .map_err(|fault| fault.of(format_args!("the row {name:?} of `{}`", self.0)))
+    }
+
+    /// Decodes the reply for one sequence.
+    pub(super) fn stored(&self, (fields, found): &Found) -> Result<Stored> {
+        let columns = self.columns(fields)?;
+        let info = found.first().map(|row| self.decode(row, &columns)).transpose()?;
+        Ok(Stored { layout: columns.layout(), info })
     }
 
     /// Returns the error for a request that needs the columns of the full layout.
@@ -208,19 +214,36 @@ impl Table {
         Ok(SequenceInfo::stored(name.clone(), next, bounds, PLAIN_IDENTITY))
     }
 
-    /// Returns a mutation that inserts a row.
-    pub(super) fn insert(&self, info: &SequenceInfo, layout: Layout) -> Mutation {
-        self.mutation(mutation::insert, info, layout)
-    }
-
-    /// Returns a mutation that writes only `next_value`.
-    pub(super) fn advance(&self, info: &SequenceInfo) -> Mutation {
-        self.mutation(mutation::update, info, Layout::Plain)
-    }
-
-    /// Returns a mutation that writes all columns of the layout.
-    pub(super) fn update(&self, info: &SequenceInfo, layout: Layout) -> Mutation {
-        self.mutation(mutation::update, info, layout)
+    /// Returns the mutations that write the state `after`; none if it is stored already.
+    pub(super) fn write(
+        &self,
+        name: &SequenceName,
+        Stored { layout, info: before }: &Stored,
+        after: Option<&SequenceInfo>,
+    ) -> Result<Mutations> {
+        let needs = |what| match layout {
+            Layout::Full => Ok(()),
+            Layout::Plain => Err(self.lacks_columns(name, what)),
+        };
+        let fixed = |info: &SequenceInfo| (info.bounds, info.identity);
+        Ok(vec![match (before, after) {
+            (before, after) if before.as_ref() == after => return Ok(Vec::new()),
+            (_, None) => {
+                // If the sequence were created again, processes with ids in memory could not detect the
+                // replacement.
+                needs("the incarnation, which shows that a sequence was replaced")?;
+                mutation::delete(&self.0, Key::new(&name.as_str()))
+            }
+            (None, Some(after)) => self.mutation(mutation::insert, after, *layout),
+            (Some(before), Some(after)) if fixed(before) == fixed(after) => {
+                // Only `next_value` is written.
+                self.mutation(mutation::update, after, Layout::Plain)
+            }
+            (Some(_), Some(after)) => {
+                needs("a new max, a step backwards or a revocation")?;
+                self.mutation(mutation::update, after, *layout)
+            }
+        }])
     }
 
     fn mutation(&self, write: Writes, info: &SequenceInfo, layout: Layout) -> Mutation {
@@ -230,19 +253,14 @@ impl Table {
         write(&self.0, &columns, &values)
     }
 
-    /// Returns a mutation that deletes a row.
-    pub(super) fn delete(&self, name: &SequenceName) -> Mutation {
-        mutation::delete(&self.0, Key::new(&name.as_str()))
-    }
-
-    /// Like [`insert`](Self::insert), but visible to the same transaction.
+    /// Inserts a row, visible to the same transaction.
     pub(super) fn insert_now(&self, info: &SequenceInfo, layout: Layout) -> Statement {
         let columns = row(info, layout).0.join(", ");
         let parameters = columns.replace(", ", ", @");
         with_parameters(format!("INSERT INTO `{}` ({columns}) VALUES (@{parameters})", self.0), info, layout)
     }
 
-    /// Like [`advance`](Self::advance), but visible to the same transaction.
+    /// Writes only `next_value`, visible to the same transaction.
     pub(super) fn advance_now(&self, info: &SequenceInfo) -> Statement {
         let sql = format!("UPDATE `{}` SET next_value = @next_value WHERE name = @name", self.0);
         with_parameters(sql, info, Layout::Plain)
@@ -292,7 +310,7 @@ fn has_type(field: &Field, code: TypeCode) -> bool {
     field.r#type.as_ref().is_some_and(|found| found.code == i32::from(code))
 }
 
-fn decode(row: &Row, columns: &Columns, name: &str) -> Result<(SequenceInfo, bool), InvalidRow> {
+fn decode(row: &Row, columns: &Columns, name: &str) -> Result<SequenceInfo, InvalidRow> {
     let number = |place| row.column::<Option<i64>>(place).map_err(|error| format!("cannot be read: {error}"));
     let name = SequenceName::new(name).map_err(|error| format!("has no valid name: {error}"))?;
     let next = number(columns.next)?;
@@ -300,14 +318,13 @@ fn decode(row: &Row, columns: &Columns, name: &str) -> Result<(SequenceInfo, boo
     for (value, place) in added.iter_mut().zip(columns.added.unwrap_or_default()) {
         *value = if columns.added.is_some() { number(place)? } else { None };
     }
-    let info = match added {
+    match added {
         [Some(start), Some(max), Some(incarnation), Some(epoch)] => {
-            full(name, next, [start, max], [incarnation, epoch])?
+            full(name, next, [start, max], [incarnation, epoch])
         }
-        [None, None, None, None] => plain(name, next)?,
-        _ => return Err(format!("has only some of {}", ADDED.join(", ")).into()),
-    };
-    Ok((info, added[0].is_none()))
+        [None, None, None, None] => plain(name, next),
+        _ => Err(format!("has only some of {}", ADDED.join(", ")).into()),
+    }
 }
 
 fn full(
@@ -328,13 +345,8 @@ fn full(
 fn plain(name: SequenceName, next: Option<i64>) -> Result<SequenceInfo, InvalidRow> {
     let next = next.ok_or("has no next_value")?;
     let next = u64::try_from(next).map_err(|_| format!("has next_value {next}, which is negative"))?;
-    let info = SequenceInfo::stored(
-        name,
-        Some(next).filter(|next| *next <= PLAIN_MAX),
-        plain_bounds(next),
-        PLAIN_IDENTITY,
-    );
-    Ok(info)
+    let (bounds, next) = (plain_bounds(next), Some(next).filter(|next| *next <= PLAIN_MAX));
+    Ok(SequenceInfo::stored(name, next, bounds, PLAIN_IDENTITY))
 }
 
 /// Returns the bounds of a plain row. The bounds begin with 0 if the next value is 0, otherwise with 1.

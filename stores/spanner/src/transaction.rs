@@ -2,6 +2,7 @@
 //! transaction.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -11,14 +12,14 @@ use gcloud_googleapis::spanner::v1::Mutation;
 use gcloud_spanner::statement::Statement;
 use gcloud_spanner::transaction::Transaction;
 use gcloud_spanner::transaction_rw::{CommitResult, ReadWriteTransaction};
-use idmill::store::{Bounds, SequenceInfo};
+use idmill::store::{Bounds, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Id, IdRange, Operation, Result, SequenceName};
-use idmill_kit::{must_fit, typed};
+use idmill_kit::{decide, typed};
 
 use super::aborted::Abort;
 use super::classify::{commit_failed, failed};
 use super::database::{NotCommitted, commit_once, query_once, read_for_update, while_it_passes};
-use super::schema::{DEFAULT_TABLE, Layout, Stored, Table};
+use super::schema::{DEFAULT_TABLE, Stored, Table};
 
 /// Reserves the next id of a sequence inside your transaction. Uses [`InTransaction`] with its default
 /// settings.
@@ -136,19 +137,22 @@ impl<T: Id> InTransaction<T> {
     pub async fn reserve(&self, transaction: &mut ReadWriteTransaction, count: u64) -> Result<IdRange<T>> {
         let reserving = async {
             let stored = read_for_update(transaction, &self.table, &self.name).await?;
-            let mut drawn = self.drawn(stored)?;
-            let range = self.take(&mut drawn, count)?;
-            self.write_now(transaction, &drawn).await?;
+            let (info, range) = self.take(&stored, None, count)?;
+            self.write_now(transaction, &stored, &info).await?;
             typed(range)
         };
         reserving.await.map_err(|error| self.named(error))
     }
 
-    async fn write_now(&self, transaction: &mut ReadWriteTransaction, drawn: &Drawn) -> Result<()> {
-        let statement = if drawn.exists {
-            self.table.advance_now(&drawn.info)
-        } else {
-            self.table.insert_now(&drawn.info, drawn.layout)
+    async fn write_now(
+        &self,
+        transaction: &mut ReadWriteTransaction,
+        stored: &Stored,
+        info: &SequenceInfo,
+    ) -> Result<()> {
+        let statement = match stored.info {
+            Some(_) => self.table.advance_now(info),
+            None => self.table.insert_now(info, stored.layout),
         };
         match transaction.update_with_option(statement, query_once()).await.map_err(failed)? {
             1 => Ok(()),
@@ -159,26 +163,24 @@ impl<T: Id> InTransaction<T> {
         }
     }
 
-    /// Returns the state of the sequence before the first draw of a transaction.
-    fn drawn(&self, stored: Stored) -> Result<Drawn> {
-        let (exists, layout) = (stored.info.is_some(), stored.layout);
-        let info = match stored.info {
-            Some(info) => info,
-            None => self.table.fresh(&self.name, self.bounds, layout)?,
-        };
-        Ok(Drawn { info, layout, exists, changed: false })
-    }
-
-    /// Takes exactly the next `count` ids. On an error, `drawn` is unchanged.
-    fn take(&self, drawn: &mut Drawn, count: u64) -> Result<IdRange> {
+    /// Takes exactly the next `count` ids. Returns the sequence after the draw. `drawn` is its state after the
+    /// earlier draws of the transaction, if any.
+    fn take(
+        &self,
+        stored: &Stored,
+        drawn: Option<&SequenceInfo>,
+        count: u64,
+    ) -> Result<(SequenceInfo, IdRange)> {
         if count == 0 {
             return Err(Error::invalid("a range of 0 ids was requested; request at least 1"));
         }
-        let mut info = drawn.info.clone();
-        let grant = info.grant(count, T::MAX)?;
-        must_fit(&grant, &self.name, count, T::MIN, T::MAX)?;
-        (drawn.info, drawn.changed) = (info, true);
-        Ok(grant.range)
+        let info = match drawn.or(stored.info.as_ref()) {
+            Some(info) => info.clone(),
+            None => self.table.fresh(&self.name, self.bounds, stored.layout)?,
+        };
+        let request = Reserve::new(self.name.clone(), count).ceiling(T::MAX);
+        let (info, grant) = decide(Some(info), &request, Some(T::MIN))?;
+        Ok((info, grant.range))
     }
 
     fn named(&self, error: Error) -> Error {
@@ -188,21 +190,6 @@ impl<T: Id> InTransaction<T> {
 
 fn only<T: Id>(range: IdRange<T>) -> T {
     range.first().expect("a grant has the requested number of ids")
-}
-
-/// State of a sequence inside a transaction.
-#[derive(Clone, Debug)]
-struct Drawn {
-    info: SequenceInfo,
-    layout: Layout,
-    exists: bool,
-    changed: bool,
-}
-
-impl Drawn {
-    fn write(&self, table: &Table) -> Mutation {
-        if self.exists { table.advance(&self.info) } else { table.insert(&self.info, self.layout) }
-    }
 }
 
 /// A transaction that reserves several ids, from one or more sequences. Each sequence is read once, at the
@@ -236,7 +223,8 @@ impl Drawn {
 /// ```
 pub struct SequenceTransaction {
     transaction: ReadWriteTransaction,
-    drawn: BTreeMap<(Table, SequenceName), Drawn>,
+    /// Each sequence as it was read, and after the last draw.
+    drawn: BTreeMap<(Table, SequenceName), (Stored, Option<SequenceInfo>)>,
 }
 
 impl SequenceTransaction {
@@ -271,12 +259,16 @@ impl SequenceTransaction {
     pub async fn reserve<T: Id>(&mut self, sequence: &InTransaction<T>, count: u64) -> Result<IdRange<T>> {
         let reserving = async {
             let key = (sequence.table.clone(), sequence.name.clone());
-            if !self.drawn.contains_key(&key) {
-                let stored = read_for_update(&mut self.transaction, &sequence.table, &sequence.name).await?;
-                self.drawn.insert(key.clone(), sequence.drawn(stored)?);
-            }
-            let drawn = self.drawn.get_mut(&key).expect("it was read");
-            sequence.take(drawn, count).and_then(typed)
+            let (stored, drawn) = match self.drawn.entry(key) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    let stored = read_for_update(&mut self.transaction, &sequence.table, &sequence.name);
+                    new.insert((stored.await?, None))
+                }
+            };
+            let (info, range) = sequence.take(stored, drawn.as_ref(), count)?;
+            *drawn = Some(info);
+            typed(range)
         };
         reserving.await.map_err(|error| sequence.named(error))
     }
@@ -306,9 +298,10 @@ impl SequenceTransaction {
     ///   transaction's writes are stored before you run the transaction again.
     /// - [`Conflict`](ErrorKind::Conflict) or another error if Spanner rejected the writes.
     pub async fn commit(mut self) -> Result<CommitResult> {
-        let changed = self.drawn.iter().filter(|(_, drawn)| drawn.changed);
-        let writes = changed.map(|((table, _), drawn)| drawn.write(table)).collect();
-        self.transaction.buffer_write(writes);
+        for ((table, name), (stored, drawn)) in &self.drawn {
+            let after = drawn.as_ref().or(stored.info.as_ref());
+            self.transaction.buffer_write(table.write(name, stored, after)?);
+        }
         match self.transaction.end(Ok::<_, NotCommitted>(()), Some(commit_once())).await {
             Ok((result, ())) => Ok(result),
             Err(NotCommitted::Driver(status)) => Err(commit_failed(*status)),
