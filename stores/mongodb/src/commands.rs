@@ -9,12 +9,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use idmill::{Error, Result};
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::{CollectionOptions, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern};
 use mongodb::{ClientSession, Collection, Database};
 use tokio::sync::OnceCell;
 
-use super::classify::{Fault, Rejection, check_reply, misfit};
+use super::classify::{Asked, Fault, Rejection, check_reply, failed, is_duplicate, misfit};
 
 /// A collection, and the timeout of one command.
 #[derive(Clone)]
@@ -48,13 +49,17 @@ impl Commands {
         format!("{}.{}", self.database.name(), self.collection)
     }
 
-    /// Inserts a document. If its `_id` exists, the fault [is a duplicate](super::classify::is_duplicate).
-    pub(super) async fn insert(&self, session: TxSession<'_>, document: Document) -> Result<(), Fault> {
+    /// Inserts a document. Returns the error if its `_id`, or another value that must be unique, exists.
+    pub(super) async fn insert(&self, session: TxSession<'_>, document: Document) -> Result<Option<Error>> {
+        let asked = asked(&session);
         let command = doc! { "insert": &self.collection, "documents": [document] };
-        match count(&self.write(session, command).await?)? {
-            1 => Ok(()),
-            n => Err(misfit(&format!("to an insert of one document reports {n} inserted documents"))),
-        }
+        let fault = match self.write(session, command).await.and_then(|reply| count(&reply)) {
+            Ok(1) => return Ok(None),
+            Ok(n) => misfit(&format!("to an insert of one document reports {n} inserted documents")),
+            Err(fault) if is_duplicate(&fault) => return Ok(Some(failed(&fault, asked))),
+            Err(fault) => fault,
+        };
+        Err(failed(&fault, asked))
     }
 
     /// Changes one matching document atomically. Returns its new state, or `None` if no document matched.
@@ -63,21 +68,23 @@ impl Commands {
         session: TxSession<'_>,
         matching: Document,
         change: Document,
-    ) -> Result<Option<Document>, Fault> {
+    ) -> Result<Option<Document>> {
+        let asked = asked(&session);
         let command =
             doc! { "findAndModify": &self.collection, "query": matching, "update": change, "new": true };
-        let mut reply = self.write(session, command).await?;
-        match reply.remove("value") {
+        let modified = self.write(session, command).await.and_then(|mut reply| match reply.remove("value") {
             Some(Bson::Document(document)) => Ok(Some(document)),
             Some(Bson::Null) => Ok(None),
             other => Err(misfit(&format!("to findAndModify has the value {other:?}"))),
-        }
+        });
+        modified.map_err(|fault| failed(&fault, asked))
     }
 
     /// Removes one matching document. Returns `false` if no document matched.
-    pub(super) async fn remove(&self, matching: Document) -> Result<bool, Fault> {
+    pub(super) async fn remove(&self, matching: Document) -> Result<bool> {
         let command = doc! { "delete": &self.collection, "deletes": [{ "q": matching, "limit": 1 }] };
-        Ok(count(&self.write(None, command).await?)? > 0)
+        let removed = self.write(None, command).await.and_then(|reply| count(&reply));
+        removed.map(|n| n > 0).map_err(|fault| failed(&fault, Asked::Write))
     }
 
     async fn write(&self, session: TxSession<'_>, mut command: Document) -> Result<Document, Fault> {
@@ -91,28 +98,24 @@ impl Commands {
             command.insert("writeConcern", doc! { "w": "majority", "j": true, "wtimeout": timeout });
             self.database.run_command(command)
         };
-        check_reply(self.timely(running).await?)
+        self.timely(running).await.and_then(check_reply)
     }
 
     /// Reads the current state of a document. See [`Self::concern`] for the read concern.
-    pub(super) async fn find(
-        &self,
-        session: TxSession<'_>,
-        matching: Document,
-    ) -> Result<Option<Document>, Fault> {
+    pub(super) async fn find(&self, session: TxSession<'_>, matching: Document) -> Result<Option<Document>> {
         if let Some(session) = session {
-            let collection = self.collection(None);
-            return self.timely(collection.find_one(matching).session(session)).await;
+            let found = self.timely(self.collection(None).find_one(matching).session(session)).await;
+            return found.map_err(|fault| failed(&fault, Asked::InTransaction));
         }
         let collection = self.collection(Some(self.concern().await?));
-        self.timely(collection.find_one(matching).max_time(self.server_timeout())).await
+        self.read(collection.find_one(matching).max_time(self.server_timeout())).await
     }
 
     /// Returns up to `most` matching documents in the order of `_id`. A failover cannot undo the returned
     /// documents.
-    pub(super) async fn find_some(&self, matching: Document, most: i32) -> Result<Vec<Document>, Fault> {
+    pub(super) async fn find_some(&self, matching: Document, most: i32) -> Result<Vec<Document>> {
         let collection = self.collection(Some(ReadConcern::majority()));
-        self.timely(async {
+        self.read(async {
             let find = collection.find(matching).sort(doc! { "_id": 1 }).limit(i64::from(most));
             let mut cursor = find.max_time(self.server_timeout()).await?;
             let mut all = Vec::new();
@@ -125,30 +128,31 @@ impl Commands {
     }
 
     /// Returns the document with the largest non-null value of this field.
-    pub(super) async fn top(&self, field: &str) -> Result<Option<Document>, Fault> {
+    pub(super) async fn top(&self, field: &str) -> Result<Option<Document>> {
         let collection = self.collection(Some(ReadConcern::majority()));
         let finding = collection.find_one(doc! { field: { "$exists": true, "$ne": Bson::Null } });
         let finding = finding.sort(doc! { field: -1 }).projection(doc! { field: 1 });
-        self.timely(finding.max_time(self.server_timeout())).await
+        self.read(finding.max_time(self.server_timeout())).await
     }
 
     /// Returns whether the collection exists. The command needs no privileges except on the collection.
-    pub(super) async fn exists(&self) -> Result<bool, Fault> {
+    pub(super) async fn exists(&self) -> Result<bool> {
         let command = doc! {
             "listCollections": 1, "filter": { "name": &self.collection },
             "nameOnly": true, "authorizedCollections": true,
         };
-        let reply = self.timely(self.database.run_command(command)).await?;
+        let reply = self.read(self.database.run_command(command)).await?;
         let listed = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
-        listed.map(|listed| !listed.is_empty()).map_err(|_| misfit("to listCollections has no list"))
+        let misfit = |_| failed(&misfit("to listCollections has no list"), Asked::Read);
+        listed.map(|listed| !listed.is_empty()).map_err(misfit)
     }
 
     /// Returns the read concern for one document. On a replica set it is *linearizable*, so neither a
     /// deposed nor a new primary can return stale data. A single server does not support this level, and
     /// does not need it.
-    pub(super) async fn concern(&self) -> Result<ReadConcern, Fault> {
+    pub(super) async fn concern(&self) -> Result<ReadConcern> {
         let asking = self.concern.get_or_try_init(|| async {
-            let hello = self.timely(self.database.run_command(doc! { "hello": 1 })).await?;
+            let hello = self.read(self.database.run_command(doc! { "hello": 1 })).await?;
             let replicated =
                 hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid");
             Ok(if replicated { ReadConcern::linearizable() } else { ReadConcern::majority() })
@@ -168,6 +172,10 @@ impl Commands {
         self.timeout / 2
     }
 
+    async fn read<R>(&self, running: impl IntoFuture<Output = mongodb::error::Result<R>>) -> Result<R> {
+        self.timely(running).await.map_err(|fault| failed(&fault, Asked::Read))
+    }
+
     async fn timely<R>(
         &self,
         running: impl IntoFuture<Output = mongodb::error::Result<R>>,
@@ -180,6 +188,11 @@ impl Commands {
             Err(_) => Err(Fault::silent(self.timeout)),
         }
     }
+}
+
+/// Returns the kind of a write.
+fn asked(session: &TxSession<'_>) -> Asked {
+    if session.is_some() { Asked::InTransaction } else { Asked::Write }
 }
 
 /// Returns the number of documents that a write affected.

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use idmill::Result;
-use idmill_kit::{Asked, ColumnPath, Largest};
+use idmill_kit::{ColumnPath, Largest};
 use mongodb::Database;
 use mongodb::bson::{Bson, Document, doc};
 
-use super::classify::{Fault, failed};
 use super::commands::Commands;
 
 /// Doubles represent every integer up to this value exactly.
@@ -19,11 +18,9 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 pub(super) async fn largest(database: Database, path: &ColumnPath, timeout: Duration) -> Result<Largest> {
     let (collection, field) = path.parts().split_first().expect("a column has at least two parts");
     let commands = Commands::new(database, collection.clone(), timeout);
-    let failed = |fault: Fault| failed(&fault, Asked::Read);
-    let key = field.join(".");
-    let top = commands.top(&key).await.map_err(failed)?;
+    let top = commands.top(&field.join(".")).await?;
     let Some(found) = top.as_ref().and_then(|document| within(document, field)) else {
-        return empty(&commands, path).await.map_err(failed)?;
+        return empty(&commands, path).await;
     };
     let id = match found {
         Bson::Int32(id) => i128::from(*id),
@@ -37,12 +34,12 @@ pub(super) async fn largest(database: Database, path: &ColumnPath, timeout: Dura
 
 /// Returns no id for an empty collection. If the collection has documents but none of them has the field, the
 /// field was probably mistyped, so an error is returned.
-async fn empty(commands: &Commands, path: &ColumnPath) -> Result<Result<Largest>, Fault> {
+async fn empty(commands: &Commands, path: &ColumnPath) -> Result<Largest> {
     if !commands.exists().await? {
-        return Ok(Err(path.missing("collection")));
+        return Err(path.missing("collection"));
     }
     let is_empty = commands.find_some(doc! {}, 1).await?.is_empty();
-    Ok(if is_empty { Ok(Largest::new(None, "", None)) } else { Err(path.missing("field")) })
+    if is_empty { Ok(Largest::new(None, "", None)) } else { Err(path.missing("field")) }
 }
 
 fn within<'a>(document: &'a Document, field: &[String]) -> Option<&'a Bson> {

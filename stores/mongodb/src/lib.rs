@@ -42,9 +42,8 @@ use idmill::store::{
 };
 use idmill::{Operation, Result, SequenceName};
 use idmill_kit::paging;
-use idmill_kit::{Asked, Contention, Fill, PerSequence, Scheme};
+use idmill_kit::{Contention, Fill, PerSequence, Scheme};
 
-use self::classify::{failed, is_duplicate};
 use self::commands::Commands;
 use self::reserve::DUPLICATES;
 
@@ -142,9 +141,10 @@ impl MongoStore {
         let info = SequenceInfo::new(name.clone(), schema::storable(bounds)?);
         let mut duplicates = 0;
         loop {
-            let Err(fault) = self.commands.insert(None, schema::encode(&info)).await else { return Ok(info) };
-            if !is_duplicate(&fault) || duplicates >= DUPLICATES {
-                return Err(failed(&fault, Asked::Write));
+            let duplicate = self.commands.insert(None, schema::encode(&info)).await?;
+            let Some(duplicate) = duplicate else { return Ok(info) };
+            if duplicates >= DUPLICATES {
+                return Err(duplicate);
             }
             // The name, or a value in a unique index of the user, is a duplicate.
             if self.try_inspect(name).await?.is_some() {
@@ -155,8 +155,7 @@ impl MongoStore {
     }
 
     async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
-        let found = self.commands.find(None, schema::by_name(name)).await;
-        let found = found.map_err(|fault| failed(&fault, Asked::Read))?;
+        let found = self.commands.find(None, schema::by_name(name)).await?;
         found.map(|document| schema::decode(&document, name)).transpose()
     }
 
@@ -182,8 +181,8 @@ impl MongoStore {
     /// Writes the new state if the document is unchanged since it was read. Returns whether the state was
     /// written.
     async fn replace(&self, seen: &SequenceInfo, after: &SequenceInfo) -> Result<bool> {
-        let outcome = self.commands.modify(None, schema::unchanged(seen), schema::replace(after)).await;
-        Ok(outcome.map_err(|fault| failed(&fault, Asked::Write))?.is_some())
+        let modified = self.commands.modify(None, schema::unchanged(seen), schema::replace(after)).await?;
+        Ok(modified.is_some())
     }
 
     /// Takes ids back. Returns `false`, without a retry, if the ids are not the last ones or the document
@@ -195,9 +194,7 @@ impl MongoStore {
     }
 
     async fn try_remove(&self, name: &SequenceName, expected: Option<Identity>) -> Result<bool> {
-        let matching = schema::to_remove(name, expected);
-        let outcome = self.commands.remove(matching).await;
-        let removed = outcome.map_err(|fault| failed(&fault, Asked::Write))?;
+        let removed = self.commands.remove(schema::to_remove(name, expected)).await?;
         if !removed && expected.is_some() {
             let seen = self.try_inspect(name).await?;
             seen.map_or(Ok(()), |seen| seen.check_identity(expected))?;
@@ -212,10 +209,7 @@ async fn listed<P: Fill>(
     page: &Page,
     decode: impl Fn(&Document, &str) -> Result<P::Row>,
 ) -> Result<P> {
-    let read = |matching| async move {
-        let found = commands.find_some(matching, paging::limit(page)).await;
-        found.map_err(|fault| failed(&fault, Asked::Read))
-    };
+    let read = |matching| commands.find_some(matching, paging::limit(page));
     // Up to one page of documents without a name is returned, with the first page of an unfiltered listing.
     let first = page.after.is_none() && page.prefix.is_empty();
     let mut all: Vec<Document> = if first { read(schema::unnamed()).await? } else { Vec::new() };

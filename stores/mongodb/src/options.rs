@@ -13,7 +13,6 @@ use mongodb::{Client, Database};
 use percent_encoding::percent_decode_str;
 
 use super::MongoStore;
-use super::classify::{Asked, Fault, failed};
 use super::commands::Commands;
 use super::largest::largest;
 use super::schema::{DEFAULT_COLLECTION, NAME};
@@ -181,9 +180,8 @@ impl MongoOptions {
 
     pub(super) async fn open(&self) -> Result<MongoStore> {
         let commands = Commands::new(self.database().await?, self.collection.clone(), self.timeout);
-        let failed = |fault: Fault| failed(&fault, Asked::Read);
-        commands.concern().await.map_err(failed)?;
-        if self.must_exist && !commands.exists().await.map_err(failed)? {
+        commands.concern().await?;
+        if self.must_exist && !commands.exists().await? {
             let message = format!(
                 "there is no collection `{}` at {self}; a reserve without `existing=true` creates it",
                 commands.namespace()

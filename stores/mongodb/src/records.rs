@@ -5,9 +5,7 @@
 
 use idmill::store::{Page, Records};
 use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::Asked;
 
-use super::classify::{failed, is_duplicate};
 use super::commands::Commands;
 use super::{MongoStore, listed, schema};
 
@@ -17,8 +15,7 @@ impl MongoStore {
     }
 
     pub(super) async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
-        let found = self.witness()?.find(None, schema::by_name(name)).await;
-        let found = found.map_err(|fault| failed(&fault, Asked::Read))?;
+        let found = self.witness()?.find(None, schema::by_name(name)).await?;
         found.map(|document| schema::decode_record(&document, name)).transpose()
     }
 
@@ -30,13 +27,12 @@ impl MongoStore {
     ) -> Result<bool> {
         let Some(seen) = seen else { return self.first_record(name, wanted).await };
         let unchanged = schema::encode_record(name, seen);
-        let outcome = self.witness()?.modify(None, unchanged, schema::replace_record(wanted)).await;
-        Ok(outcome.map_err(|fault| failed(&fault, Asked::Write))?.is_some())
+        Ok(self.witness()?.modify(None, unchanged, schema::replace_record(wanted)).await?.is_some())
     }
 
     async fn first_record(&self, name: &SequenceName, wanted: &str) -> Result<bool> {
         let witness = self.witness()?;
-        if self.must_exist && !witness.exists().await.map_err(|fault| failed(&fault, Asked::Read))? {
+        if self.must_exist && !witness.exists().await? {
             let message = format!(
                 "there is no records collection `{}`; restore it; if the witness is new, create it or \
                  remove `existing=true`",
@@ -44,11 +40,11 @@ impl MongoStore {
             );
             return Err(Error::new(ErrorKind::NotFound, message));
         }
-        match witness.insert(None, schema::encode_record(name, wanted)).await {
-            Ok(()) => Ok(true),
+        match witness.insert(None, schema::encode_record(name, wanted)).await? {
+            None => Ok(true),
             // The record exists, or the write violates another unique index of the collection.
-            Err(fault) if is_duplicate(&fault) && self.try_record(name).await?.is_some() => Ok(false),
-            Err(fault) => Err(failed(&fault, Asked::Write)),
+            Some(_) if self.try_record(name).await?.is_some() => Ok(false),
+            Some(duplicate) => Err(duplicate),
         }
     }
 

@@ -12,9 +12,8 @@
 
 use idmill::Result;
 use idmill::store::{Grant, Reserve, SequenceInfo};
-use idmill_kit::{Asked, Contention, decide};
+use idmill_kit::{Contention, decide};
 
-use super::classify::{Fault, failed, is_duplicate};
 use super::commands::{Commands, TxSession};
 use super::schema;
 
@@ -31,22 +30,21 @@ pub(super) async fn reserve(
     hint: Option<u64>,
     floor: Option<u64>,
 ) -> Result<Grant> {
-    let asked = if session.is_some() { Asked::InTransaction } else { Asked::Write };
     request.create.map(schema::storable).transpose()?;
     let (mut max, mut duplicates) = (hint.unwrap_or_else(|| schema::likely_max(request)), 0);
     let mut contest = Contention::new().begin();
     loop {
         if let Some(guard) = schema::with_room(request, max.min(request.ceiling), floor.unwrap_or(0)) {
             let advance = schema::advance(request.count);
-            let outcome = commands.modify(session.as_deref_mut(), guard, advance).await;
-            if let Some(document) = outcome.map_err(|fault| failed(&fault, asked))? {
+            if let Some(document) = commands.modify(session.as_deref_mut(), guard, advance).await? {
                 return schema::advanced(&document, request);
             }
         }
-        match seen(commands, session.as_deref_mut(), request).await? {
+        let found = commands.find(session.as_deref_mut(), schema::by_name(&request.name)).await?;
+        match found.map(|document| schema::decode(&document, &request.name)).transpose()? {
             None => match begin(commands, session.as_deref_mut(), request, floor).await? {
                 Ok(grant) => return Ok(grant),
-                Err(fault) if duplicates >= DUPLICATES => return Err(failed(&fault, asked)),
+                Err(duplicate) if duplicates >= DUPLICATES => return Err(duplicate),
                 Err(_) => duplicates += 1,
             },
             Some(seen) => {
@@ -61,36 +59,21 @@ pub(super) async fn reserve(
     }
 }
 
-/// Reads the current state of the sequence.
-async fn seen(
-    commands: &Commands,
-    session: TxSession<'_>,
-    request: &Reserve,
-) -> Result<Option<SequenceInfo>> {
-    let asked = if session.is_some() { Asked::InTransaction } else { Asked::Read };
-    let found = commands.find(session, schema::by_name(&request.name)).await;
-    let found = found.map_err(|fault| failed(&fault, asked))?;
-    found.map(|document| schema::decode(&document, &request.name)).transpose()
-}
-
 /// Creates the sequence with the first range taken. Returns the inner error if the insert was a duplicate.
 async fn begin(
     commands: &Commands,
     session: TxSession<'_>,
     request: &Reserve,
     floor: Option<u64>,
-) -> Result<Result<Grant, Fault>> {
+) -> Result<Result<Grant>> {
     let fresh = SequenceInfo::new(request.name.clone(), schema::storable(request.creation()?)?);
     let (info, grant) = decide(Some(fresh), request, floor)?;
     let in_transaction = session.is_some();
-    match commands.insert(session, schema::encode(&info)).await {
-        Ok(()) => Ok(Ok(grant)),
+    match commands.insert(session, schema::encode(&info)).await? {
+        None => Ok(Ok(grant)),
         // In a transaction, a duplicate is not retried, because the error has aborted the transaction.
-        Err(fault) if is_duplicate(&fault) && !in_transaction => Ok(Err(fault)),
-        Err(fault) => {
-            let asked = if in_transaction { Asked::InTransaction } else { Asked::Write };
-            Err(failed(&fault, asked))
-        }
+        Some(duplicate) if in_transaction => Err(duplicate),
+        Some(duplicate) => Ok(Err(duplicate)),
     }
 }
 
@@ -107,7 +90,6 @@ async fn tail(
     if grant.range.len() == request.count {
         return Ok(None);
     }
-    let asked = if session.is_some() { Asked::InTransaction } else { Asked::Write };
-    let outcome = commands.modify(session, schema::unchanged(seen), schema::replace(&after)).await;
-    Ok(outcome.map_err(|fault| failed(&fault, asked))?.map(|_| grant))
+    let modified = commands.modify(session, schema::unchanged(seen), schema::replace(&after)).await?;
+    Ok(modified.map(|_| grant))
 }

@@ -186,13 +186,15 @@ pub(super) fn advanced(document: &Document, request: &Reserve) -> Result<Grant> 
 /// has another format version.
 pub(super) fn decode(document: &Document, asked: &str) -> Result<SequenceInfo> {
     let info = decode_any(document)?;
-    if info.name.as_str() == asked {
-        return Ok(info);
+    must_be(&info.name, asked, "name another collection").map(|()| info)
+}
+
+fn must_be(found: &str, asked: &str, advice: &str) -> Result<()> {
+    if found == asked {
+        return Ok(());
     }
     let message = format!(
-        "the document {:?} was returned for {asked:?}, which the collation treats as equal; name another \
-         collection",
-        info.name.as_str()
+        "the document {found:?} was returned for {asked:?}, which the collation treats as equal; {advice}"
     );
     Err(Error::new(ErrorKind::StoreViolation, message))
 }
@@ -246,13 +248,7 @@ pub(super) fn replace_record(record: &str) -> Document {
 /// Decodes the record of this name.
 pub(super) fn decode_record(document: &Document, asked: &str) -> Result<String> {
     let found = shown(document);
-    if found != asked {
-        let message = format!(
-            "the document {found:?} was returned for {asked:?}, which the collation treats as equal; use the \
-             simple collation"
-        );
-        return Err(Error::new(ErrorKind::StoreViolation, message));
-    }
+    must_be(&found, asked, "use the simple collation")?;
     match (document.get("format"), document.get_str("record")) {
         (Some(Bson::Int64(FORMAT) | Bson::Int32(1)), Ok(record)) => Ok(record.to_owned()),
         _ => Err(unsound(&found, "is not a record of this version")),
