@@ -105,21 +105,12 @@ impl RedisStore {
 
     async fn run(&self, call: Call) -> Result<Answer> {
         let (asked, key) = (call.asked, call.keys[0].clone());
-        let answer = self.link.run(call).await.map_err(|fault| self.link.failed(&fault, asked))?;
-        self.checked(answer, &key)
-    }
-
-    fn checked(&self, answer: Answer, key: &str) -> Result<Answer> {
-        let failed = |fault: Fault| self.link.failed(&fault, Asked::Write);
-        match schema::refused(&answer, key) {
-            Some(error) => Err(error),
-            None => answer.replicated(self.link.terms().replicas).map_err(failed),
-        }
+        schema::checked(self.link.run(call).await.map_err(|fault| self.link.failed(&fault, asked))?, &key)
     }
 
     fn granted(&self, answer: Result<Answer, Fault>, request: &Reserve) -> Result<Grant> {
         let failed = |fault: Fault| self.link.failed(&fault, Asked::Write);
-        let answer = self.checked(answer.map_err(failed)?, &self.schema.key(&request.name))?;
+        let answer = schema::checked(answer.map_err(failed)?, &self.schema.key(&request.name))?;
         match answer.word() {
             "granted" => {}
             "exhausted" => return Err(exhausted(&request.name, answer.number(1).map_err(failed)?)),
@@ -137,9 +128,10 @@ impl RedisStore {
     async fn try_reserve(&self, requests: &[Reserve]) -> Vec<Result<Grant>> {
         let calls: Vec<Call> = requests.iter().map(|request| self.schema.reserve(request)).collect();
         let answers = self.link.run_all(&calls).await;
-        let context = |request: &Reserve, error: Error| error.of(&request.name).during(Operation::Reserve);
-        let granted =
-            |(answer, request)| self.granted(answer, request).map_err(|error| context(request, error));
+        let granted = |(answer, request): (_, &Reserve)| {
+            let granted = self.granted(answer, request);
+            granted.map_err(|error| error.of(&request.name).during(Operation::Reserve))
+        };
         answers.into_iter().zip(requests).map(granted).collect()
     }
 
@@ -197,7 +189,7 @@ impl RedisStore {
             for ((answer, call), name) in self.link.run_all(&calls).await.into_iter().zip(&calls).zip(&names)
             {
                 let answer = answer.map_err(|fault| self.link.failed(&fault, Asked::Read))?;
-                match self.checked(answer, &call.keys[0]).and_then(|answer| read(&answer, name)) {
+                match schema::checked(answer, &call.keys[0]).and_then(|answer| read(&answer, name)) {
                     Ok(Some(row)) => listed.add(name, Ok(row)),
                     // Removed since the scan.
                     Ok(None) => {}

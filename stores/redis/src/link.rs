@@ -48,11 +48,10 @@ pub(crate) struct Call {
     pub(crate) asked: Asked,
 }
 
-/// The script's answer after the nonce, and the number of replicas that acknowledged it.
+/// The script's answer after the nonce.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) words: Vec<String>,
-    replicas: Option<i64>,
 }
 
 /// The connection: opened on first use, and reopened after a failure.
@@ -89,16 +88,6 @@ impl Answer {
     /// grants no ids.
     fn wrote(&self) -> bool {
         matches!(self.word(), "done" | "granted" | "ids")
-    }
-
-    /// Returns the answer, or an error if the script wrote and too few replicas acknowledged the write.
-    pub(crate) fn replicated(self, wanted: u32) -> Result<Self, Fault> {
-        match self.replicas {
-            Some(known) if self.wrote() && known < i64::from(wanted) => {
-                Err(Fault::lost(format!("{known} of {wanted} replicas confirmed the write")))
-            }
-            _ => Ok(self),
-        }
     }
 }
 
@@ -182,41 +171,32 @@ impl Link {
         calls: &[Call],
         deadline: Instant,
     ) -> (Option<Arc<Live>>, Vec<Result<Answer, Fault>>) {
-        match self.connected(deadline).await {
-            Ok(live) => (Some(live.clone()), self.try_over(&live, calls, deadline).await),
-            Err(error) => (None, vec![Err(Fault::NotSent(error)); calls.len()]),
-        }
-    }
-
-    async fn try_over(
-        &self,
-        live: &Arc<Live>,
-        calls: &[Call],
-        deadline: Instant,
-    ) -> Vec<Result<Answer, Fault>> {
+        let live = match self.connected(deadline).await {
+            Ok(live) => live,
+            Err(error) => return (None, vec![Err(Fault::NotSent(error)); calls.len()]),
+        };
         let nonces: Vec<u64> = calls.iter().map(|_| self.nonce.fetch_add(1, Ordering::Relaxed)).collect();
         let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
         for (call, nonce) in calls.iter().zip(&nonces) {
             let at = self.terms.scripts.iter().position(|script| *script == call.script);
             let hash = &live.hashes[at.expect("the connection has the script of each call")];
-            pipeline
-                .cmd("EVALSHA")
-                .arg(hash)
-                .arg(call.keys.len())
-                .arg(&call.keys)
-                .arg(*nonce)
-                .arg(&call.arguments);
+            let evaluated = pipeline.cmd("EVALSHA").arg(hash).arg(call.keys.len());
+            evaluated.arg(&call.keys).arg(*nonce).arg(&call.arguments);
         }
-        let wait = self.terms.replicas > 0 && calls.iter().any(|call| call.asked == Asked::Write);
-        if wait {
+        let is_write = calls.iter().any(|call| call.asked == Asked::Write);
+        let replicas = Some(self.terms.replicas).filter(|replicas| *replicas > 0 && is_write);
+        if let Some(replicas) = replicas {
             // Shorter than the timeout for the answer.
             let timeout = (deadline - Instant::now()) * 3 / 4;
-            pipeline.cmd("WAIT").arg(self.terms.replicas).arg(timeout.as_millis().max(1).to_string());
+            pipeline.cmd("WAIT").arg(replicas).arg(timeout.as_millis().max(1).to_string());
         }
-        let sent = self.send(live, &pipeline, calls.len() + usize::from(wait), deadline).await;
-        let read =
-            |values| read_all(values, &nonces, wait).inspect_err(|fault| self.discard_after(live, fault));
-        sent.and_then(read).unwrap_or_else(|fault| vec![Err(fault); calls.len()])
+        let replies = calls.len() + usize::from(replicas.is_some());
+        let sent = self.send(&live, &pipeline, replies, deadline).await;
+        let read = |values| {
+            read_all(values, &nonces, replicas).inspect_err(|fault| self.discard_after(&live, fault))
+        };
+        let answers = sent.and_then(read).unwrap_or_else(|fault| vec![Err(fault); calls.len()]);
+        (Some(live), answers)
     }
 
     /// Sends commands once. After a failure, discards the connection, unless the call had little time left:
@@ -294,7 +274,7 @@ impl Terms {
         let mut answers =
             answers.map_err(|error| Fault::NotSent(REDIS.not_connected(&error)))?.into_iter().map(answered);
         let mut next = || answers.next().unwrap_or_else(|| Err(garbled("a reply is missing")));
-        let (info, config) = (text(&next()?).unwrap_or_default(), next());
+        let (info, config) = (text(next()?), next());
         let demands = self.demands;
         match config {
             Err(fault) if demands == Demands::Disk => verify(Demands::Keeps, &info, &HashMap::new())
@@ -305,7 +285,7 @@ impl Terms {
             }
         }
         .map_err(Fault::NotSent)?;
-        self.scripts.iter().map(|_| Ok(text(&next()?).unwrap_or_default())).collect()
+        self.scripts.iter().map(|_| next().map(text)).collect()
     }
 
     async fn shake_hands(&self) -> Result<Line> {
@@ -330,17 +310,27 @@ fn answered(value: Value) -> Result<Value, Fault> {
     }
 }
 
-fn read_all(mut values: Vec<Value>, nonces: &[u64], wait: bool) -> Result<Vec<Result<Answer, Fault>>, Fault> {
-    let replicas = match wait.then(|| values.pop()).flatten() {
-        None => None,
-        Some(Value::Int(known)) => Some(known),
+/// Reads the answers. With `replicas`, the last reply is the number of replicas that acknowledged the writes.
+fn read_all(
+    mut values: Vec<Value>,
+    nonces: &[u64],
+    replicas: Option<u32>,
+) -> Result<Vec<Result<Answer, Fault>>, Fault> {
+    let missing = match replicas.and_then(|wanted| Some((values.pop()?, wanted))) {
+        Some((Value::Int(known), wanted)) if known < i64::from(wanted) => Some((known, wanted)),
+        None | Some((Value::Int(_), _)) => None,
         // WAIT runs after the scripts, so their effects stand.
-        Some(Value::ServerError(_)) => Some(0),
-        Some(other) => return Err(garbled(format_args!("{other:?}"))),
+        Some((Value::ServerError(_), wanted)) => Some((0, wanted)),
+        Some((other, _)) => return Err(garbled(format_args!("{other:?}"))),
     };
     let answers = values.into_iter().zip(nonces).map(|(value, nonce)| match value {
         Value::ServerError(error) => Ok(Err(ErrorReply::from(&error).into())),
-        value => read(&value, *nonce).map(|words| Ok(Answer { words, replicas })),
+        value => read(&value, *nonce).map(|answer| match missing {
+            Some((known, wanted)) if answer.wrote() => {
+                Err(Fault::lost(format!("{known} of {wanted} replicas confirmed the write")))
+            }
+            _ => Ok(answer),
+        }),
     });
     // One mismatched answer makes all of them unreliable.
     answers.collect()
@@ -357,24 +347,18 @@ fn scanned(value: Option<&Value>) -> Result<(String, Vec<String>), Fault> {
     Ok((cursor, members.iter().map(|member| String::from_utf8_lossy(member).into_owned()).collect()))
 }
 
-fn read(value: &Value, nonce: u64) -> Result<Vec<String>, Fault> {
-    let garbled = || garbled(format_args!("{value:?}"));
-    let Value::Array(items) = value else { return Err(garbled()) };
-    let words: Option<Vec<String>> = items.iter().map(text).collect();
-    let mut words = words.ok_or_else(garbled)?.into_iter();
-    if words.next() != Some(nonce.to_string()) {
-        return Err(garbled());
+fn read(value: &Value, nonce: u64) -> Result<Answer, Fault> {
+    let mut words = from_redis_value_ref::<Vec<String>>(value).unwrap_or_default();
+    if words.first() != Some(&nonce.to_string()) {
+        return Err(garbled(format_args!("{value:?}")));
     }
-    Ok(words.collect())
+    words.remove(0);
+    Ok(Answer { words })
 }
 
-fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
-        Value::Int(number) => Some(number.to_string()),
-        _ => None,
-    }
+/// Returns the text of a reply; empty for any other reply.
+fn text(value: Value) -> String {
+    from_redis_value(value).unwrap_or_default()
 }
 
 /// Omits the terms, which contain a password.
@@ -415,7 +399,7 @@ mod tests {
     #[test]
     fn mismatched_reply_is_rejected() {
         let right = || vec![answer("7", "granted"), answer("8", "granted")];
-        let answers = read_all(right(), &[7, 8], false).unwrap();
+        let answers = read_all(right(), &[7, 8], None).unwrap();
         assert!(answers.iter().all(|answer| answer.as_ref().is_ok_and(|answer| answer.word() == "granted")));
         for values in [
             vec![answer("8", "granted"), answer("7", "granted")],
@@ -424,22 +408,21 @@ mod tests {
             vec![answer("7", "granted"), Value::Array(vec![Value::Nil])],
             vec![answer("7", "granted"), Value::Okay],
         ] {
-            let fault = read_all(values, &[7, 8], false).unwrap_err();
+            let fault = read_all(values, &[7, 8], None).unwrap_err();
             assert!(matches!(fault, Fault::Lost(_)), "{fault}");
         }
     }
 
     #[test]
     fn last_reply_reports_the_replica_count() {
-        let with = |last| read_all(vec![answer("7", "granted"), last], &[7], true);
-        let known = |last| with(last).unwrap().remove(0).unwrap().replicated(2).is_ok();
+        let with = |last| read_all(vec![answer("7", "granted"), last], &[7], Some(2));
+        let known = |last| with(last).unwrap().remove(0).is_ok();
         assert!(known(Value::Int(2)) && known(Value::Int(3)) && !known(Value::Int(1)));
         assert!(with(Value::Okay).is_err());
         for word in ["exists", "missing", "changed", "exhausted", "promoted", "sequence"] {
-            let answers = read_all(vec![answer("7", word), Value::Int(0)], &[7], true);
-            assert!(answers.unwrap().remove(0).unwrap().replicated(2).is_ok(), "{word} wrote nothing");
+            let answers = read_all(vec![answer("7", word), Value::Int(0)], &[7], Some(2));
+            assert!(answers.unwrap().remove(0).is_ok(), "{word} wrote nothing");
         }
-        let alone = read_all(vec![answer("7", "granted")], &[7], false).unwrap().remove(0).unwrap();
-        assert!(alone.replicated(0).is_ok());
+        assert!(read_all(vec![answer("7", "granted")], &[7], None).unwrap().remove(0).is_ok());
     }
 }

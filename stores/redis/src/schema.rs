@@ -146,9 +146,9 @@ impl Schema {
     }
 }
 
-/// Converts refusals that several scripts share.
-pub(super) fn refused(answer: &Answer, key: &str) -> Option<Error> {
-    Some(match answer.word() {
+/// Returns the answer, or the error of a refusal that several scripts share.
+pub(super) fn checked(answer: Answer, key: &str) -> Result<Answer> {
+    Err(match answer.word() {
         "replica" => Error::new(ErrorKind::Unavailable, "the server became a replica; name the master"),
         "foreign" => Error::new(
             ErrorKind::StoreViolation,
@@ -162,7 +162,7 @@ pub(super) fn refused(answer: &Answer, key: &str) -> Option<Error> {
             "another master wrote this record, so it may be outdated; if the guarded store was not restored, \
              set `failover=allow`",
         ),
-        _ => return None,
+        _ => return Ok(answer),
     })
 }
 

@@ -143,7 +143,6 @@ impl RedisWindow {
             }
             "foreign" => Err(self.foreign(&known)),
             "ids" => {
-                let answer = answer.replicated(self.link.terms().replicas).map_err(failed)?;
                 let range = drawn(&answer, request).map_err(failed)?;
                 doubt.ids = 0;
                 let (base, left) = (answer.number(3).map_err(failed)?, answer.number(4).map_err(failed)?);
@@ -199,8 +198,7 @@ impl RedisWindow {
 
     async fn put(&self, token: u64, known: &Known, refill: &fenced::Refill) -> Installed {
         let numbers = [token, refill.base, refill.used, refill.len, refill.mark, millis(LIVES)];
-        let answer = self.run(INSTALL, known, numbers.map(|number| number.to_string())).await;
-        match answer.and_then(|answer| answer.replicated(self.link.terms().replicas)) {
+        match self.run(INSTALL, known, numbers.map(|number| number.to_string())).await {
             // Not sent, so nothing was installed.
             Err(Fault::NotSent(_)) => Installed::Refused,
             Err(_) => Installed::Unknown,
@@ -222,9 +220,7 @@ impl RedisWindow {
     async fn recall(&self, sequence: &SequenceInfo) -> Result<()> {
         self.introduce(sequence);
         let Some(known) = self.sequences.last_known(&sequence.name) else { return Ok(()) };
-        let answer = self.run(RECALL, &known, []).await;
-        let answer = answer.and_then(|answer| answer.replicated(self.link.terms().replicas));
-        answer.map(drop).map_err(|fault| self.failed(&fault))
+        self.run(RECALL, &known, []).await.map(drop).map_err(|fault| self.failed(&fault))
     }
 
     fn failed(&self, fault: &Fault) -> Error {
