@@ -13,11 +13,6 @@ pub(super) fn invalid(message: impl Into<Cow<'static, str>>) -> Error {
     Error::invalid(message).during(Operation::Configure)
 }
 
-/// Returns the message of an error, without the operation.
-pub(super) fn message(error: &Error) -> String {
-    error.to_string().trim_start_matches("configure: ").to_owned()
-}
-
 /// Creates an error at the byte `at` of `text`. The message has the character position, counted from 1.
 pub(super) fn at(text: &str, at: usize, what: impl Display) -> Error {
     Error::invalid(format!("`{}`, character {}: {what}", shown(text), place(text, at)))

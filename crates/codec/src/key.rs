@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 
 use siphasher::sip128::SipHasher24;
 
-use super::fault::{self, invalid};
+use super::fault::invalid;
 use idmill::{Error, ErrorKind, Operation, Result};
 
 /// Maximum size of a key file in bytes, enough for any key. The limit bounds the read of an endless
@@ -107,7 +107,7 @@ impl KeySource {
             Self::Env(name) => variable(name),
             Self::File(path) => content(path),
         };
-        let wrong = |error| Error::invalid(format!("`{self}`: {}", fault::message(&error)));
+        let wrong = |error: Error| Error::invalid(format!("`{self}`: {}", error.message()));
         let key = text.and_then(|text| Key::parse(&text).map_err(wrong));
         key.map_err(|error| error.during(Operation::Configure))
     }

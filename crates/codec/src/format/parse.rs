@@ -6,7 +6,7 @@ use super::grammar::{self, Argument, Call, wrong};
 use super::{Format, Mapping};
 use crate::base::Base;
 use crate::domain::Domain;
-use crate::fault::{self, invalid};
+use crate::fault::invalid;
 use crate::key::{Key, KeySource};
 use crate::permutation::Permutation;
 use crate::reversal::BitReversal;
@@ -208,7 +208,7 @@ impl<K: FnMut(&KeySource) -> Result<Key>> Reader<'_, K> {
 
     /// Adds the position to an error.
     fn wrong(&self, at: usize, error: &Error) -> Error {
-        wrong(self.text, at, fault::message(error))
+        wrong(self.text, at, error.message())
     }
 }
 
