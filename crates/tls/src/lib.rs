@@ -23,13 +23,9 @@ use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if a certificate in the file cannot be read, or if there
 /// are no certificates.
 pub fn roots(file: Option<&Path>, option: &str) -> Result<RootCertStore> {
-    match file {
-        Some(file) => of_file(file, option),
-        None => of_system(option),
+    if let Some(file) = file {
+        return of_file(file, option);
     }
-}
-
-fn of_system(option: &str) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     // Skip an unreadable certificate and use the others.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
