@@ -21,7 +21,7 @@ pub async fn forget(witness: &dyn Witness, name: &SequenceName) -> Result<bool> 
 impl Guarded {
     /// Implements [`Store::set`](idmill::store::Store::set). Only a change with
     /// [`backwards`](Change::backwards) lowers the claims.
-    pub(super) async fn changed(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
+    pub(super) async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
         let seen = match self.witness.read(name).await {
             Ok(seen) => seen,
             // A revocation or another max is possible without the witness.
@@ -92,7 +92,7 @@ impl Guarded {
     /// Implements [`Store::remove`](idmill::store::Store::remove). A new incarnation must start above all
     /// claims. The announcement would change the ledger, so the identity is checked before it, and again by
     /// the store.
-    pub(super) async fn removed(&self, name: &SequenceName, expected: Option<Identity>) -> Result<bool> {
+    pub(super) async fn try_remove(&self, name: &SequenceName, expected: Option<Identity>) -> Result<bool> {
         let stored = self.store.inspect(name).await?;
         stored.as_ref().map_or(Ok(()), |stored| stored.check_identity(expected))?;
         let seen = self.witness.read(name).await.map_err(not_read)?;

@@ -10,9 +10,7 @@ use super::claim::{Attempt, Refusals};
 use super::witness::{not_read, not_writable, of_the_witness};
 use super::{Ledger, Witness, Write};
 use idmill::SequenceName;
-use idmill::store::{
-    Capabilities, Change, GiveBack, Grant, Identity, Reserve, SequenceInfo, Store, StoreFuture,
-};
+use idmill::store::{Capabilities, GiveBack, Grant, Reserve, Store, StoreFuture};
 use idmill::{Error, ErrorKind, Operation, Result};
 use idmill_kit::among;
 
@@ -96,7 +94,7 @@ impl Guarded {
         self.healed.load(Ordering::Relaxed)
     }
 
-    async fn claimed(&self, request: &Reserve) -> Result<Grant> {
+    async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
         let attempt = self.attempt(request).await?;
         let first = match self.first_claim(&attempt) {
             Some(wanted) => Some(self.witness.swap(&request.name, attempt.seen.as_ref(), &wanted).await),
@@ -148,7 +146,7 @@ impl Guarded {
         self.witness.read(name).await.map_err(not_read)
     }
 
-    /// Like [`claimed`](Self::claimed), with the same number of round trips for the whole batch.
+    /// Like [`try_reserve`](Self::try_reserve), with the same number of round trips for the whole batch.
     async fn claimed_many(&self, requests: &[Reserve]) -> Vec<Result<Grant>> {
         let names: Vec<_> = requests.iter().map(|request| request.name.clone()).collect();
         let looked = self.looked(&names).await.into_iter().zip(requests);
@@ -220,11 +218,12 @@ impl Guarded {
 
     /// Removes returned ids from the ledger before the store can grant them again. After a crash between the
     /// two steps, the ids are a gap.
-    async fn released(&self, back: &GiveBack) -> Result<bool> {
+    async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
         let seen = self.witness.read(&back.name).await.map_err(not_read)?;
         let Some(seen) = seen else { return Ok(false) };
         let Some(wanted) = seen.release(back.identity, back.rest) else { return Ok(false) };
-        self.witness.swap(&back.name, Some(&seen), &wanted).await.map_err(of_the_witness)
+        let released = self.witness.swap(&back.name, Some(&seen), &wanted).await.map_err(of_the_witness)?;
+        Ok(released && self.store.give_back(back).await?)
     }
 }
 
@@ -243,13 +242,6 @@ impl Store for Guarded {
         self.store.capabilities()
     }
 
-    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        Box::pin(async move {
-            let outcome = self.claimed(request).await;
-            outcome.map_err(|error| error.of(&request.name).during(Operation::Reserve))
-        })
-    }
-
     fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
         Box::pin(async move {
             let claimed = self.claimed_many(requests).await.into_iter().zip(requests);
@@ -260,32 +252,7 @@ impl Store for Guarded {
         })
     }
 
-    fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
-        Box::pin(async move {
-            match self.released(back).await {
-                Ok(true) => self.store.give_back(back).await,
-                outcome => outcome.map_err(|error| error.of(&back.name).during(Operation::GiveBack)),
-            }
-        })
-    }
-
     idmill::store_calls!(|this| this.store =>
         create inspect inspect_many list server record swap_record list_records);
-
-    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-        Box::pin(async move {
-            self.changed(name, change).await.map_err(|error| error.of(name).during(Operation::Set))
-        })
-    }
-
-    fn remove<'a>(
-        &'a self,
-        name: &'a SequenceName,
-        expected: Option<Identity>,
-    ) -> StoreFuture<'a, Result<bool>> {
-        Box::pin(async move {
-            let outcome = self.removed(name, expected).await;
-            outcome.map_err(|error| error.of(name).during(Operation::Remove))
-        })
-    }
+    idmill::store_calls!(reserve give_back set remove);
 }

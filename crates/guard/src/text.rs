@@ -23,14 +23,10 @@ const LAST: &str = "crc32 ";
 pub(super) fn encode(ledgers: &BTreeMap<SequenceName, Ledger>) -> String {
     let mut text = FIRST.to_owned();
     for (name, ledger) in ledgers {
-        text += &line(name, ledger);
+        text += &format!("{} {}\n", utf8_percent_encode(name, ESCAPED), record(ledger));
     }
     let sum = crc32fast::hash(text.as_bytes());
     text + &format!("{LAST}{sum:08x}\n")
-}
-
-fn line(name: &SequenceName, ledger: &Ledger) -> String {
-    format!("{} {}\n", utf8_percent_encode(name, ESCAPED), record(ledger))
 }
 
 /// Formats the ledger of one sequence. Equal ledgers have equal text.
