@@ -11,23 +11,20 @@ use tokio::sync::OnceCell;
 
 use crate::WitnessUrl;
 
-/// Opens a store and its witness.
-pub(crate) async fn opened(store: &dyn Target, witness: &WitnessUrl) -> Result<Arc<dyn Store>> {
+/// Opens a store and, if it `creates`, its witness. Otherwise the witness is opened on first use: the store
+/// can then be read while the witness is unreachable, and reading creates no witness.
+pub(crate) async fn guarded(
+    store: &dyn Target,
+    witness: &WitnessUrl,
+    creates: bool,
+) -> Result<Arc<dyn Store>> {
     // Find the witness before the store is opened, so that an invalid witness leaves no new store behind.
-    let found = witness.find().await?;
+    let found = if creates { witness.find().await? } else { None };
     let file = store.file();
     let (store, place) = (store.connect().await?, place(store));
-    let opened = witness.beside(found, &store, file).await?;
-    let witness = ByUrl { opened: OnceCell::new_with(Some(opened)), ..ByUrl::of(witness, &store, file) };
-    Ok(Arc::new(Guarded::new(store, witness).at(&place)))
-}
-
-/// Opens a store, and its witness on first use. The store can then be read while the witness is unreachable,
-/// and reading creates no witness.
-pub(crate) async fn looked_at(store: &dyn Target, witness: &WitnessUrl) -> Result<Arc<dyn Store>> {
-    let file = store.file();
-    let (store, place) = (store.connect().await?, place(store));
-    let witness = ByUrl::of(witness, &store, file);
+    let opened = if creates { Some(witness.beside(found, &store, file).await?) } else { None };
+    let (url, file) = (witness.clone(), file.map(Path::to_owned));
+    let witness = ByUrl { url, store: store.clone(), file, opened: OnceCell::new_with(opened) };
     Ok(Arc::new(Guarded::new(store, witness).at(&place)))
 }
 
@@ -58,11 +55,6 @@ struct ByUrl {
 }
 
 impl ByUrl {
-    fn of(url: &WitnessUrl, store: &Arc<dyn Store>, file: Option<&Path>) -> Self {
-        let file = file.map(Path::to_owned);
-        Self { url: url.clone(), store: store.clone(), file, opened: OnceCell::new() }
-    }
-
     async fn opened(&self) -> Result<&dyn Witness> {
         let open =
             || async { self.url.beside(self.url.find().await?, &self.store, self.file.as_deref()).await };

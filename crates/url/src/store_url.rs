@@ -8,9 +8,7 @@ use std::time::Duration;
 use idmill::store::{Store, StoreFuture};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Sequences};
 use idmill_kit::options::Word;
-use idmill_kit::query::{self, ESCAPED_VALUE};
-use idmill_kit::{CONNECT_TIMEOUT, Existing, Target, WindowTarget, WindowView, open, secrets};
-use percent_encoding::utf8_percent_encode;
+use idmill_kit::{CONNECT_TIMEOUT, Existing, Target, WindowTarget, WindowView, open, query, secrets};
 
 use crate::schemes::take_flag;
 use crate::{Schemes, WitnessUrl, guard};
@@ -249,10 +247,7 @@ impl StoreUrl {
         Box::pin(async {
             let store = match &self.guard {
                 None => self.target.connect().await?,
-                Some(witness) if self.creates == Creates::All => {
-                    guard::opened(&*self.target, witness).await?
-                }
-                Some(witness) => guard::looked_at(&*self.target, witness).await?,
+                Some(witness) => guard::guarded(&*self.target, witness, self.creates == Creates::All).await?,
             };
             // A window needs no second guard: its ids were claimed when they were reserved.
             let store = match &self.window {
@@ -294,19 +289,15 @@ impl Schemes {
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut url = self.target.to_string();
-        let mut add = |name: &str, value: &str| {
-            url.push(if url.contains('?') { '&' } else { '?' });
-            // Keep the address readable, because errors contain the URL.
-            url.extend([name, "="].into_iter().chain(utf8_percent_encode(value, ESCAPED_VALUE)));
-        };
+        // The address stays readable, because errors contain the URL.
         if let Some(witness) = &self.guard {
-            add("guard", &witness.to_string());
+            query::append(&mut url, "guard", &witness.to_string());
         }
         if let Some(window) = &self.window {
-            add("window", &window.to_string());
+            query::append(&mut url, "window", &window.to_string());
         }
         if self.creates == Creates::Nothing {
-            add("existing", true.word());
+            query::append(&mut url, "existing", true.word());
         }
         f.write_str(&url)
     }

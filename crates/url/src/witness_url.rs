@@ -14,6 +14,7 @@ use idmill_guard::{
     FileWitness, StoreWitness, Witness, is_itself, is_same_file, marked, not_the_server_of, probe,
     used_before,
 };
+use idmill_kit::options::Word as _;
 use idmill_kit::query::ESCAPED;
 use idmill_kit::{Target, query, secrets};
 
@@ -100,16 +101,17 @@ impl WitnessUrl {
     pub(crate) async fn inspected(&self, store: &dyn Store, file: Option<&Path>) -> Result<Arc<dyn Witness>> {
         self.must_be_another_file(file)?;
         let found = self.opened(How::Look).await?;
-        self.must_be_apart(&found, store).await?;
+        self.must_be_apart(&found, store, false).await?;
         Ok(found.witness)
     }
 
-    /// Checks that the witness is separate from the store. Returns whether the witness was used before.
-    async fn must_be_apart(&self, found: &Found, store: &dyn Store) -> Result<bool> {
+    /// Checks that the witness is separate from the store, and marks a new one. Returns whether the witness
+    /// was used before.
+    async fn must_be_apart(&self, found: &Found, store: &dyn Store, is_new: bool) -> Result<bool> {
         let checked = async {
             let Some(keeper) = &found.kept_by else { return Ok(true) };
             not_the_server_of(store, keeper).await?;
-            probe(store, keeper).await
+            if is_new { marked(store, keeper).await.map(|()| true) } else { probe(store, keeper).await }
         };
         checked.await.map_err(|error| self.not_opened(error))
     }
@@ -201,20 +203,15 @@ impl WitnessUrl {
     /// Returns the witness if it is separate from the store and was used before.
     async fn checked(&self, found: Option<Found>, store: &dyn Store) -> Result<Option<Arc<dyn Witness>>> {
         let Some(found) = found else { return Ok(None) };
-        let existed = self.must_be_apart(&found, store).await?;
+        let existed = self.must_be_apart(&found, store, false).await?;
         Ok(existed.then_some(found.witness))
     }
 
     async fn made(&self, store: &dyn Store) -> Result<Arc<dyn Witness>> {
         tracing::warn!("the witness {self} does not exist, and is created");
-        let Found { witness, kept_by } = self.opened(How::Create).await?;
-        let checked = async {
-            let Some(keeper) = kept_by else { return Ok(()) };
-            not_the_server_of(store, &*keeper).await?;
-            marked(store, &*keeper).await
-        };
-        checked.await.map_err(|error| self.not_opened(error))?;
-        Ok(witness)
+        let found = self.opened(How::Create).await?;
+        self.must_be_apart(&found, store, true).await?;
+        Ok(found.witness)
     }
 
     fn missing(&self, used: &str) -> Error {
@@ -292,7 +289,7 @@ fn read_file(url: &str, file: &str) -> Result<PathBuf> {
 
 impl fmt::Display for WitnessUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let url = match &self.place {
+        let mut url = match &self.place {
             Place::File(file) => {
                 let path = percent_encode(file.as_os_str().as_encoded_bytes(), ESCAPED).to_string();
                 // Two slashes at the beginning would start a host.
@@ -301,11 +298,10 @@ impl fmt::Display for WitnessUrl {
             }
             Place::Store(url) => url.to_string(),
         };
-        f.write_str(&url)?;
         if self.new {
-            write!(f, "{}{NEW}=true", if url.contains('?') { '&' } else { '?' })?;
+            query::append(&mut url, NEW, true.word());
         }
-        Ok(())
+        f.write_str(&url)
     }
 }
 
