@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use idmill::SequenceName;
 use idmill::store::{Bounds, Grant, Reserve, SequenceInfo, Store, StoreFuture, already_exists};
-use idmill::{Error, ErrorKind, Operation, Result};
+use idmill::{Error, ErrorKind, Result};
 
 /// A store whose sequences must exist before they are used. A mistyped name fails with
 /// [`NotFound`](ErrorKind::NotFound) and creates no sequence. All calls except reserves and `create` are
@@ -63,19 +63,26 @@ fn absent(name: &SequenceName) -> Error {
     Error::new(ErrorKind::NotFound, message).of(name)
 }
 
+impl Existing {
+    async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
+        let mut granted = [self.0.reserve(&demanding(request)).await];
+        explain(&*self.0, slice::from_ref(request), &mut granted).await;
+        let [granted] = granted;
+        granted
+    }
+
+    async fn try_create(&self, name: &SequenceName, _: Bounds) -> Result<SequenceInfo> {
+        match self.0.inspect(name).await? {
+            Some(_) => Err(already_exists(name)),
+            None => Err(absent(name)),
+        }
+    }
+}
+
 impl Store for Existing {
     idmill::store_calls!(|this| this.0 =>
         capabilities give_back give_back_many inspect inspect_many list set remove server record swap_record
         list_records);
-
-    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        Box::pin(async move {
-            let mut granted = [self.0.reserve(&demanding(request)).await];
-            explain(&*self.0, slice::from_ref(request), &mut granted).await;
-            let [granted] = granted;
-            granted
-        })
-    }
 
     fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
         Box::pin(async move {
@@ -86,14 +93,7 @@ impl Store for Existing {
         })
     }
 
-    fn create<'a>(&'a self, name: &'a SequenceName, _: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-        Box::pin(async move {
-            match self.0.inspect(name).await? {
-                Some(_) => Err(already_exists(name).during(Operation::Create)),
-                None => Err(absent(name).during(Operation::Create)),
-            }
-        })
-    }
+    idmill::store_calls!(reserve create);
 }
 
 #[cfg(test)]

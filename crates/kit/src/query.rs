@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::{refuse, secrets};
-use idmill::Result;
+use super::secrets;
+use idmill::{Error, Operation, Result};
 
 /// Control characters, and characters with a meaning in a URL or in a shell.
 pub const ESCAPED: &AsciiSet = &CONTROLS
@@ -23,6 +23,13 @@ pub const ESCAPED: &AsciiSet = &CONTROLS
 /// [`ESCAPED`] and `@`. An `@` after the hosts could be the end of a password and is
 /// [rejected](secrets::check_login).
 pub const ESCAPED_VALUE: &AsciiSet = &ESCAPED.add(b'@');
+
+/// Returns the error for an unusable URL, or an unusable option that a URL can contain:
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) while connecting. The message should contain the option,
+/// the given value and the valid values.
+pub fn refuse(message: impl Into<Cow<'static, str>>) -> Error {
+    Error::invalid(message).during(Operation::Connect)
+}
 
 /// Splits off the scheme of a URL, in lower case. A single letter is a Windows drive, not a scheme.
 pub fn split_scheme(url: &str) -> Option<(String, &str)> {
@@ -181,7 +188,7 @@ pub fn append(url: &mut String, key: &str, value: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use idmill::{ErrorKind, Operation};
+    use idmill::ErrorKind;
     use proptest::prelude::*;
 
     type Pairs = Vec<(String, String)>;
@@ -329,5 +336,12 @@ mod tests {
         assert_eq!(parse_duration("18446744073709551615ns"), Some(longest));
         assert_eq!(parse_duration("18446744073709551616ns"), None);
         assert_eq!(parse_duration("7us"), Some(Duration::from_micros(7)));
+    }
+
+    #[test]
+    fn unusable_url_is_invalid_input_while_connecting() {
+        let error = refuse("the URL is empty");
+        assert_eq!((error.kind(), error.operation()), (ErrorKind::InvalidInput, Some(Operation::Connect)));
+        assert_eq!(error.to_string(), "connect: the URL is empty");
     }
 }

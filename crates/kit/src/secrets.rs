@@ -29,6 +29,21 @@ pub fn trimmed(url: &str) -> Result<&str> {
     Ok(url)
 }
 
+/// Implements `Debug` with only these fields, for a type with secrets or with a long text:
+/// `TYPE |this| FIELD = VALUE, …`.
+#[macro_export]
+macro_rules! debug_fields {
+    ($name:ident $(<$of:ident>)? |$this:ident| $($field:ident = $value:expr),+) => {
+        impl $(<$of>)? ::std::fmt::Debug for $name $(<$of>)? {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                let $this = self;
+                let mut debug = f.debug_struct(stringify!($name));
+                debug$(.field(stringify!($field), &$value))+.finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 fn trim(text: &str) -> &str {
     text.trim_matches(|c: char| c.is_whitespace() || c.is_control() || c == '\u{feff}')
 }

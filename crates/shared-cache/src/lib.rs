@@ -30,8 +30,6 @@ pub mod options;
 pub mod pace;
 mod sizing;
 mod tiered;
-#[doc(hidden)] // for the windows on caches
-pub mod ttl_cache;
 
 use std::fmt;
 use std::time::Duration;

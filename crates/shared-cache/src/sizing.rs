@@ -1,5 +1,6 @@
 //! Computes the size of the ranges of datacenter windows.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use idmill::{Error, Result};
@@ -82,9 +83,8 @@ impl Sizing {
     pub fn plan(&self) -> Result<RangeSize> {
         let needed = self.needed()?;
         let range = u64::try_from((u128::from(needed) * 100).div_ceil(u128::from(self.threshold)));
-        let range = range.map_err(|_| {
-            refuse("the range is too large: reduce the rate or the isolation time".to_owned())
-        })?;
+        let range =
+            range.map_err(|_| refuse("the range is too large: reduce the rate or the isolation time"))?;
         self.check(range)
     }
 
@@ -126,13 +126,11 @@ impl Sizing {
             )));
         }
         if self.datacenters == 0 || !(1..=100).contains(&self.threshold) {
-            return Err(refuse("use at least one datacenter and a threshold of 1 to 100%".to_owned()));
+            return Err(refuse("use at least one datacenter and a threshold of 1 to 100%"));
         }
         let needed = (self.rate * self.isolation.as_secs_f64()).ceil().max(1.0);
         if needed >= 2_f64.powi(63) {
-            return Err(refuse(
-                "more than 2^63 ids are needed: reduce the rate or the isolation time".to_owned(),
-            ));
+            return Err(refuse("more than 2^63 ids are needed: reduce the rate or the isolation time"));
         }
         Ok(needed as u64)
     }
@@ -146,7 +144,7 @@ impl RangeSize {
     }
 }
 
-fn refuse(message: String) -> Error {
+fn refuse(message: impl Into<Cow<'static, str>>) -> Error {
     Error::invalid(message).during(idmill::Operation::Configure)
 }
 

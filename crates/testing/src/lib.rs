@@ -24,6 +24,8 @@ pub mod grants;
 pub mod hooked;
 pub mod load;
 pub mod log;
+mod options_page;
+pub use options_page::OptionsPage;
 pub mod replaced;
 pub mod restores;
 pub mod seeds;

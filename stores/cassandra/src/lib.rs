@@ -39,12 +39,12 @@
 //! caller then become a gap.
 
 mod classify;
-mod client;
+mod connection;
 mod geo;
 mod options;
 mod records;
+mod reserve;
 mod schema;
-mod sequences;
 mod tls;
 mod values;
 
@@ -55,12 +55,12 @@ use idmill::{Operation, Result};
 use idmill_kit::Scheme;
 use scylla::client::session::Session;
 
-use self::client::Client;
+use self::connection::Client;
 use self::records::RecordTable;
+use self::reserve::SequenceTable;
 use self::schema::Table;
-use self::sequences::SequenceTable;
 
-pub use self::client::Serial;
+pub use self::connection::Serial;
 pub use self::options::{CassandraOptions, Mode};
 pub use idmill_shared_cache::{RangeSize, Sizing};
 

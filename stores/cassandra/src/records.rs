@@ -10,7 +10,7 @@ use scylla::value::CqlValue;
 use tokio::sync::OnceCell;
 
 use super::CassandraStore;
-use super::client::Statement;
+use super::connection::Statement;
 use super::schema::{FORMAT, Table};
 use super::values::{self, Cells};
 
@@ -59,7 +59,8 @@ impl CassandraStore {
             return Ok(Records::default());
         }
         let decode = |name: &str, cells: &Cells| records.decode(name, cells);
-        records.table.client.scan(&records.table, COLUMNS, page, decode).await
+        let cql = format!("SELECT {COLUMNS} FROM {}", records.table.cql());
+        records.table.client.scan(&cql, records.table.serial, page, decode).await
     }
 }
 

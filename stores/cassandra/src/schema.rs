@@ -13,7 +13,7 @@ use scylla::value::CqlValue;
 use tokio::time::Instant;
 
 use super::CassandraOptions;
-use super::client::{AGREEMENT, Client, Serial, Statement};
+use super::connection::{AGREEMENT, Client, Serial, Statement};
 use super::values::{Cells, Values, text};
 
 pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";

@@ -21,7 +21,7 @@
 //! be applied, and the reserved range becomes a gap.
 
 mod classify;
-mod client;
+mod connection;
 mod options;
 mod records;
 mod schema;
@@ -36,7 +36,7 @@ use idmill_kit::paging;
 use idmill_kit::{CompareAndSet, Contention, Fill, Resend, Swapped, Swapping};
 use serde_json::{Value, json};
 
-use self::client::Client;
+use self::connection::Client;
 use self::schema::{Entities, Stored};
 
 pub use self::options::DatastoreOptions;
@@ -98,17 +98,6 @@ impl DatastoreStore {
         Ok(Self { client, entities, records })
     }
 
-    async fn look_up(&self, name: &SequenceName) -> Result<Option<Stored>> {
-        let found = self.client.find(&self.entities.key(name)).await?;
-        found.map(|found| self.entities.decode(&found)).transpose()
-    }
-
-    /// Reads a page of sequences.
-    async fn query(&self, page: &Page) -> Result<Listing> {
-        let decode = |result: &Value| Ok(self.entities.decode(result)?.info);
-        Ok(self.listed::<Listing>(&self.entities, page, decode).await?.sorted())
-    }
-
     /// Reads the entities of a page, and the cursor of the next page. The prefix is filtered in the client,
     /// because keys are escaped names and sort differently.
     async fn listed<P: Fill>(
@@ -117,7 +106,7 @@ impl DatastoreStore {
         page: &Page,
         decode: impl Fn(&Value) -> Result<P::Row>,
     ) -> Result<P> {
-        let mut query = json!({ "kind": [{ "name": entities.kind() }], "limit": paging::limit(page) });
+        let mut query = json!({ "kind": [{ "name": entities.kind }], "limit": paging::limit(page) });
         if let Some(after) = &page.after {
             query["startCursor"] = Value::from(after.as_str());
         }
@@ -165,7 +154,10 @@ impl CompareAndSet for DatastoreStore {
     }
 
     fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Stored>>> {
-        Box::pin(self.look_up(name))
+        Box::pin(async move {
+            let found = self.client.find(&self.entities.key(name)).await?;
+            found.map(|found| self.entities.decode(&found)).transpose()
+        })
     }
 
     // `Resend` is ignored, because a commit is sent only once.
@@ -188,7 +180,10 @@ impl CompareAndSet for DatastoreStore {
     }
 
     fn read_page<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
-        Box::pin(self.query(page))
+        Box::pin(async move {
+            let decode = |result: &Value| Ok(self.entities.decode(result)?.info);
+            Ok(self.listed::<Listing>(&self.entities, page, decode).await?.sorted())
+        })
     }
 
     /// Pauses after every lost race, because every attempt is billed.

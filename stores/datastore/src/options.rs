@@ -135,6 +135,7 @@ fn is_reserved(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use idmill::ErrorKind;
+    use idmill_testing::OptionsPage as _;
     use proptest::prelude::*;
 
     use super::*;

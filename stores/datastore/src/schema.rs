@@ -25,7 +25,7 @@ pub(super) struct Entities {
     pub(super) project: String,
     pub(super) database: String,
     namespace: String,
-    kind: String,
+    pub(super) kind: String,
 }
 
 /// A sequence and the version of its entity. A change carries the version, so that it is applied only if the
@@ -81,10 +81,6 @@ impl Entities {
 
     pub(super) fn partition(&self) -> Value {
         json!({ "projectId": self.project, "databaseId": self.database, "namespaceId": self.namespace })
-    }
-
-    pub(super) fn kind(&self) -> &str {
-        &self.kind
     }
 
     pub(super) fn key(&self, name: &SequenceName) -> Value {
@@ -207,9 +203,9 @@ mod tests {
     fn records_have_a_separate_kind_and_round_trip() {
         let (entities, s) = (entities(), SequenceName::new("s").unwrap());
         let records = entities.of_records();
-        assert_ne!(records.kind(), entities.kind());
+        assert_ne!(records.kind, entities.kind);
         let other = Entities { kind: "Kind".to_owned(), ..entities };
-        assert_eq!(other.of_records().kind(), "Kind_witness");
+        assert_eq!(other.of_records().kind, "Kind_witness");
         let stored = json!({ "entity": records.record(&s, "a b"), "version": "7" });
         assert_eq!(records.decode_record(&stored).unwrap(), ("a b".to_owned(), "7".to_owned()));
         let unversioned = json!({ "entity": records.record(&s, "a b") });

@@ -9,7 +9,7 @@
 use std::error::Error as StdError;
 
 use idmill::{Error, ErrorKind};
-use idmill_kit::{advised, causes};
+use idmill_kit::{Asked, advised, causes};
 use tonic::{Code, ConnectError, Status};
 
 pub(super) const OVERTAKEN: &str =
@@ -83,12 +83,10 @@ pub(super) fn of_status(address: &str, status: Status) -> Fault {
         return unreachable(address, &status);
     }
     // An error returned by a server has no local cause.
-    if status.source().is_some() { lost(address, &status) } else { Fault::Server(status.into()) }
-}
-
-/// The fault of a request that a member at this address may have received.
-fn lost(address: &str, source: &(dyn StdError + 'static)) -> Fault {
-    Fault::lost(format!("{address}: {}", chain(source)))
+    if status.source().is_none() {
+        return Fault::Server(status.into());
+    }
+    Fault::lost(format!("{address}: {}", chain(&status)))
 }
 
 /// The fault of a request that never reached the member at this address.
@@ -132,53 +130,45 @@ fn classify_stranger(code: Code) -> ErrorKind {
     }
 }
 
-/// Converts the error of a read: nothing was reserved.
-pub(super) fn read_failed(fault: Fault) -> Error {
+/// Converts the fault of a read, after which nothing was reserved, or of a transaction.
+pub(super) fn failed(fault: Fault, asked: Asked) -> Error {
+    let is_write = asked == Asked::Write;
     match fault {
         Fault::NotSent(error) | Fault::Violation(error) => error,
         Fault::Lost(source) => {
             let said = chain(&*source);
-            // A server with another protocol will fail the same way on a retry.
-            let (kind, remedy) = if said.contains("frame with invalid size") {
-                (ErrorKind::Unsupported, STRANGER)
+            let (kind, remedy) = if is_write {
+                (ErrorKind::UnknownOutcome, Some(MAYBE))
+            } else if said.contains("frame with invalid size") {
+                // A server with another protocol will fail the same way on a retry.
+                (ErrorKind::Unsupported, Some(STRANGER))
             } else {
-                (ErrorKind::Unavailable, "")
+                (ErrorKind::Unavailable, None)
             };
-            Error::new(kind, format!("etcd did not answer: {said}{remedy}"))
+            advised(kind, format!("etcd did not answer: {said}"), remedy)
         }
-        Fault::Server(status) => match classify(&status) {
-            Meaning::Open => refused(classify_stranger(status.code()), &status),
-            // A read writes nothing, so its outcome is known.
-            Meaning::Full => refused(ErrorKind::Conflict, &status),
-            meaning => refused(kind(meaning), &status),
-        },
+        Fault::Server(status) => {
+            let kind = match classify(&status) {
+                Meaning::Refused(kind) => kind,
+                Meaning::Elsewhere => ErrorKind::Unavailable,
+                Meaning::Expired => ErrorKind::Denied,
+                Meaning::Full | Meaning::Open if is_write => ErrorKind::UnknownOutcome,
+                // A read writes nothing, so its outcome is known.
+                Meaning::Full => ErrorKind::Conflict,
+                Meaning::Open => classify_stranger(status.code()),
+            };
+            let said = match status.message() {
+                "" => format!("{:?}, without a message", status.code()),
+                message => message.to_owned(),
+            };
+            advised(kind, said, remedy(kind, status.message()))
+        }
     }
 }
 
-/// Converts the error of a transaction.
-pub(super) fn write_failed(fault: Fault) -> Error {
-    match fault {
-        Fault::NotSent(error) | Fault::Violation(error) => error,
-        Fault::Lost(source) => Error::new(
-            ErrorKind::UnknownOutcome,
-            format!("etcd did not answer: {}; {MAYBE}", chain(&*source)),
-        ),
-        Fault::Server(status) => refused(kind(classify(&status)), &status),
-    }
-}
-
-const STRANGER: &str = "; the server is not etcd, or it uses TLS: check the address and its port, or set \
-                        `tls=true`";
+const STRANGER: &str =
+    "the server is not etcd, or it uses TLS: check the address and its port, or set `tls=true`";
 const MAYBE: &str = "it may have been applied";
-
-fn kind(meaning: Meaning) -> ErrorKind {
-    match meaning {
-        Meaning::Refused(kind) => kind,
-        Meaning::Elsewhere => ErrorKind::Unavailable,
-        Meaning::Expired => ErrorKind::Denied,
-        Meaning::Full | Meaning::Open => ErrorKind::UnknownOutcome,
-    }
-}
 
 /// The fault of a request that was never sent. It has the error only as text: as a source, it would print in
 /// debug form, and expose a type of a library that the client does not export.
@@ -194,14 +184,6 @@ pub(super) fn not_sent(said: &str) -> Fault {
         (ErrorKind::Unavailable, "")
     };
     Fault::NotSent(Error::new(kind, format!("cannot reach etcd: {said}{remedy}")))
-}
-
-fn refused(kind: ErrorKind, status: &Status) -> Error {
-    let said = match status.message() {
-        "" => format!("{:?}, without a message", status.code()),
-        message => message.to_owned(),
-    };
-    advised(kind, said, remedy(kind, status.message()))
 }
 
 fn remedy(kind: ErrorKind, message: &str) -> Option<&'static str> {
@@ -243,6 +225,14 @@ fn chain(error: &(dyn StdError + 'static)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn failed_read(fault: Fault) -> Error {
+        failed(fault, Asked::Read)
+    }
+
+    fn failed_write(fault: Fault) -> Error {
+        failed(fault, Asked::Write)
+    }
 
     /// Statuses of etcd, with their kinds for a read and for a transaction.
     const STATUSES: &[(Code, &str, ErrorKind, ErrorKind, Fate)] = {
@@ -316,8 +306,8 @@ mod tests {
     fn statuses_are_classified() {
         for (code, message, read, write, fate) in STATUSES {
             let fault = || of_status("h:1", Status::new(*code, *message));
-            assert_eq!(read_failed(fault()).kind(), *read, "{message}");
-            assert_eq!(write_failed(fault()).kind(), *write, "{message}");
+            assert_eq!(failed_read(fault()).kind(), *read, "{message}");
+            assert_eq!(failed_write(fault()).kind(), *write, "{message}");
             assert_eq!(super::fate(&fault()), *fate, "{message}");
             // `UnknownOutcome` is used if and only if the transaction may have been applied.
             let is_open = *fate == Fate::Open || is_settled(&fault());
@@ -329,10 +319,10 @@ mod tests {
     #[test]
     fn only_a_lost_write_is_an_unknown_outcome() {
         let (lost, unsent) = (|| Fault::lost("cut"), || not_sent("refused"));
-        assert_eq!(read_failed(lost()).kind(), ErrorKind::Unavailable);
-        assert_eq!(write_failed(lost()).kind(), ErrorKind::UnknownOutcome);
-        assert_eq!(read_failed(unsent()).kind(), ErrorKind::Unavailable);
-        assert_eq!(write_failed(unsent()).kind(), ErrorKind::Unavailable);
+        assert_eq!(failed_read(lost()).kind(), ErrorKind::Unavailable);
+        assert_eq!(failed_write(lost()).kind(), ErrorKind::UnknownOutcome);
+        assert_eq!(failed_read(unsent()).kind(), ErrorKind::Unavailable);
+        assert_eq!(failed_write(unsent()).kind(), ErrorKind::Unavailable);
         assert!(matches!(beforehand(lost()), Fault::NotSent(_)));
     }
 
@@ -345,11 +335,11 @@ mod tests {
             (Code::Unimplemented, "unknown service", "is not etcd"),
             (Code::Unavailable, "", "Unavailable, without a message"),
         ] {
-            let error = read_failed(of_status("h:1", Status::new(code, message)));
+            let error = failed_read(of_status("h:1", Status::new(code, message)));
             assert!(error.to_string().contains(remedy), "{error}");
         }
         let open =
-            write_failed(of_status("h:1", Status::new(Code::Unavailable, "etcdserver: request timed out")));
+            failed_write(of_status("h:1", Status::new(Code::Unavailable, "etcdserver: request timed out")));
         assert!(open.to_string().contains(MAYBE), "{open}");
     }
 }

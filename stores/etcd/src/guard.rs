@@ -61,10 +61,16 @@ impl Guard {
         let mut state = self.0.lock();
         let cluster = *state.cluster.get_or_insert(cluster_id);
         if cluster != cluster_id {
-            return Err(Error::new(ErrorKind::StoreViolation, strange(cluster, cluster_id)));
+            let message = format!(
+                "the reply is from cluster {cluster_id:x}, earlier ones from {cluster:x}; correct the endpoints, or \
+                 reopen the store"
+            );
+            return Err(Error::new(ErrorKind::StoreViolation, message));
         }
         if revision < floor.0 {
-            let error = Error::new(ErrorKind::StoreViolation, rewound(state.revision, revision));
+            let message =
+                format!("etcd was at revision {}, but is now at {revision}: {REWOUND}", state.revision);
+            let error = Error::new(ErrorKind::StoreViolation, message);
             return Err(state.broken.insert(error).clone());
         }
         state.revision = state.revision.max(revision);
@@ -81,17 +87,6 @@ impl Guard {
 
 const REWOUND: &str = "etcd was restored from a backup; raise each sequence above every id in use \
     (`idmill set NAME --next N`), then reopen";
-
-fn rewound(seen: i64, found: i64) -> String {
-    format!("etcd was at revision {seen}, but is now at {found}: {REWOUND}")
-}
-
-fn strange(known: u64, other: u64) -> String {
-    format!(
-        "the reply is from cluster {other:x}, but earlier ones from {known:x}; correct the endpoints, or open \
-         the store again"
-    )
-}
 
 #[cfg(test)]
 mod tests {

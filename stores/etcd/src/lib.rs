@@ -21,12 +21,12 @@
 //! transaction may be applied, and the reserved range becomes a gap.
 
 mod classify;
-mod client;
+mod connection;
 mod guard;
 mod options;
 mod records;
+mod reserve;
 mod schema;
-mod sequences;
 mod wire;
 
 use std::sync::Arc;
@@ -37,9 +37,9 @@ use idmill::store::{Change, SequenceInfo, Store, StoreFuture};
 use idmill::{Operation, Result, SequenceName};
 use idmill_kit::{Scheme, Swapping};
 
-use self::client::Client;
+use self::connection::Client;
+use self::reserve::SequenceKeys;
 use self::schema::Prefix;
-use self::sequences::SequenceKeys;
 
 pub use self::options::EtcdOptions;
 pub use idmill;

@@ -104,6 +104,7 @@ impl Target for EtcdOptions {
 #[cfg(test)]
 mod tests {
     use idmill::ErrorKind;
+    use idmill_testing::OptionsPage as _;
     use proptest::prelude::*;
 
     use super::*;

@@ -3,16 +3,16 @@
 //!
 //! A transaction requires the text that was read, or that the key is absent. Once false, a condition stays
 //! false: no text is written twice under a name, and record keys are never deleted. The transaction can
-//! therefore be resent, like those of sequences: see [`sequences`](super::sequences).
+//! therefore be resent, like those of sequences: see [`reserve`](super::reserve).
 
 use idmill::store::{Page, Records};
 use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::Resend;
+use idmill_kit::{Asked, Resend};
 
 use super::EtcdStore;
-use super::classify::{OVERTAKEN, write_failed};
-use super::client::Answered;
-use super::sequences::SequenceKeys;
+use super::classify::{OVERTAKEN, failed};
+use super::connection::Answered;
+use super::reserve::SequenceKeys;
 use super::wire::{Compare, KeyValue, Put, Request, Txn};
 
 impl EtcdStore {
@@ -35,7 +35,8 @@ impl EtcdStore {
         };
         let put = Request::Put(Put { key, value: wanted.as_bytes().to_vec() });
         let txn = Txn::new(vec![compare], put, Request::Range(records.the_key(name)));
-        let Answered { answer, resent } = client.txn(&txn, Resend::Harmless).await.map_err(write_failed)?;
+        let answered = client.txn(&txn, Resend::Harmless).await;
+        let Answered { answer, resent } = answered.map_err(|fault| failed(fault, Asked::Write))?;
         if answer.succeeded || !resent {
             return Ok(answer.succeeded);
         }

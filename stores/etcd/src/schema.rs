@@ -124,14 +124,10 @@ pub(super) fn encode(info: &SequenceInfo) -> Vec<u8> {
         "max": info.bounds.max(),
         "incarnation": info.identity.incarnation,
         "epoch": info.identity.epoch,
-        "claim": format!("{:016x}", claim()),
+        // Random, like an incarnation.
+        "claim": format!("{:016x}", Identity::fresh().incarnation),
     });
     value.to_string().into_bytes()
-}
-
-/// A random number, like an incarnation.
-fn claim() -> u64 {
-    Identity::fresh().incarnation
 }
 
 fn decode(name: SequenceName, value: &[u8]) -> Result<SequenceInfo, InvalidRow> {

@@ -6,9 +6,26 @@
 use idmill::{Error, ErrorKind, Result};
 use prost::{Message, Oneof};
 
-pub(super) const RANGE: &str = "/etcdserverpb.KV/Range";
-pub(super) const TXN: &str = "/etcdserverpb.KV/Txn";
-pub(super) const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
+/// A request, its method, and its answer.
+pub(super) trait Call: Message + Clone + 'static {
+    const PATH: &'static str;
+    type Answer: Message + Default + 'static;
+}
+
+impl Call for Range {
+    const PATH: &'static str = "/etcdserverpb.KV/Range";
+    type Answer = RangeAnswer;
+}
+
+impl Call for Txn {
+    const PATH: &'static str = "/etcdserverpb.KV/Txn";
+    type Answer = TxnAnswer;
+}
+
+impl Call for Authenticate {
+    const PATH: &'static str = "/etcdserverpb.Auth/Authenticate";
+    type Answer = Authenticated;
+}
 
 /// Part of every answer: the cluster, and its revision.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
@@ -166,7 +183,7 @@ pub(super) struct StepAnswer {
     range: Option<RangeAnswer>,
 }
 
-/// Has its own `Debug`, because that of `prost` would print the password.
+/// Has no `Debug`, because that of `prost` would print the password.
 #[derive(Clone, PartialEq, Eq, Message)]
 #[prost(skip_debug)]
 pub(super) struct Authenticate {
@@ -176,21 +193,9 @@ pub(super) struct Authenticate {
     pub(super) password: String,
 }
 
-impl std::fmt::Debug for Authenticate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Authenticate").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
 #[derive(Clone, PartialEq, Eq, Message)]
 #[prost(skip_debug)]
 pub(super) struct Authenticated {
     #[prost(string, tag = "2")]
     pub(super) token: String,
-}
-
-impl std::fmt::Debug for Authenticated {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Authenticated")
-    }
 }

@@ -34,7 +34,8 @@ pub(super) type Fault = idmill_kit::Fault<Infallible>;
 /// the timeout gets no reply.
 #[derive(Debug)]
 pub(super) struct Connection {
-    number: u64,
+    /// Unique among the connections of the window.
+    pub(super) number: u64,
     queue: mpsc::Sender<Exchange>,
     task: AbortHandle,
     timeout: Duration,
@@ -69,11 +70,6 @@ impl Connection {
             pipeline.fail(&reason).await;
         });
         Ok(Self { number, queue, task: task.abort_handle(), timeout })
-    }
-
-    /// Returns the number of this connection, which is unique among the connections of the window.
-    pub(super) fn number(&self) -> u64 {
-        self.number
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -215,33 +211,26 @@ impl Pipeline {
 
     /// Delivers all complete replies in the input.
     fn deliver(&mut self) -> Result<(), Arc<str>> {
-        let understood = |bytes: &[u8]| {
-            parse(bytes).map_err(|bad| Arc::from(format!("invalid memcached reply: {:?}", bad.0)))
-        };
+        let understood =
+            |bytes: &[u8]| parse(bytes).map_err(|bad| Arc::from(format!("invalid memcached reply: {bad:?}")));
         while let Some((reply, len)) = understood(&self.input)? {
             self.input.drain(..len);
-            let Some(exchange) = self.pending.front_mut() else {
+            let Some(mut exchange) = self.pending.pop_front() else {
                 return Err("the server sent an unexpected reply".into());
             };
             // After an error reply, the server may have misread the commands that follow, so no later reply
             // is valid.
             let error = if let Reply::Error(text) = &reply { Some(explained(text)) } else { None };
             exchange.replies.push(reply);
-            if exchange.replies.len() == exchange.expected || error.is_some() {
-                self.answer();
+            if exchange.replies.len() < exchange.expected && error.is_none() {
+                self.pending.push_front(exchange);
+            } else if let Some(caller) = exchange.caller.take() {
+                // Fails if the caller was dropped: the drawn ids are then a gap.
+                let _ = caller.send(Ok(std::mem::take(&mut exchange.replies)));
             }
             error.map_or(Ok(()), Err)?;
         }
         Ok(())
-    }
-
-    fn answer(&mut self) {
-        let Some(mut exchange) = self.pending.pop_front() else { return };
-        let replies = std::mem::take(&mut exchange.replies);
-        if let Some(caller) = exchange.caller.take() {
-            // Fails if the caller was dropped: the drawn ids are then a gap.
-            let _ = caller.send(Ok(replies));
-        }
     }
 
     async fn fail(&mut self, reason: &Arc<str>) {

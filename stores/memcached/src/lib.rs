@@ -15,7 +15,6 @@ mod dial;
 mod key;
 mod options;
 mod refill;
-mod view;
 mod wire;
 
 use std::sync::Arc;
@@ -25,10 +24,9 @@ use idmill::store::{Grant, Reserve, SequenceInfo, Store, StoreFuture, exhausted}
 use idmill::{Error, ErrorKind, Operation, Result};
 use idmill_kit::{Asked, Scheme, SharedConnection, WindowTarget, WindowView};
 use idmill_shared_cache::cache;
-use idmill_shared_cache::cache::{Command, Fence, LookReply, Next, Taken};
+use idmill_shared_cache::cache::{Command, Fence, Layout, LookReply, Next, Taken};
 use idmill_shared_cache::counts::Counts;
-use idmill_shared_cache::known::Known;
-use idmill_shared_cache::ttl_cache::TtlCache;
+use idmill_shared_cache::known::{Known, TtlCache};
 use idmill_shared_cache::{Drawn, Installed, Tiered, Window};
 use tokio::time::Instant;
 
@@ -91,25 +89,18 @@ pub struct MemcachedWindow {
 #[derive(Clone, Debug)]
 pub struct MemcachedToken {
     right: Right,
+    /// The time at which the stub or the draw was requested.
+    asked: Instant,
     known: Known,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Right {
     /// This process created a stub in the cache.
-    Stub { fence: Fence, asked: Instant, lives: Duration },
+    Stub { fence: Fence, lives: Duration },
     /// A draw of this process moved the window past its mark. Contains the window's end and the number of
     /// ids left.
-    Low { asked: Instant, end: u64, left: u64 },
-}
-
-impl Right {
-    /// Returns the time at which the stub or the draw was requested.
-    fn asked(&self) -> Instant {
-        match *self {
-            Self::Stub { asked, .. } | Self::Low { asked, .. } => asked,
-        }
-    }
+    Low { end: u64, left: u64 },
 }
 
 impl MemcachedWindow {
@@ -213,8 +204,8 @@ impl MemcachedWindow {
                 Next::Draw => command = up_to_ceiling(request, position)?,
                 Next::Send(next) => command = next,
                 Next::Refill(fence) => {
-                    let right = Right::Stub { fence, asked, lives: self.life(&known) };
-                    return Ok(Drawn::Empty(MemcachedToken { right, known }));
+                    let right = Right::Stub { fence, lives: self.life(&known) };
+                    return Ok(Drawn::Empty(MemcachedToken { right, asked, known }));
                 }
                 Next::Await { end, cas } if self.waited_for(request, end) => {
                     command = Command::Clear { cas };
@@ -260,7 +251,7 @@ impl MemcachedWindow {
             }
             _ => last.seen().map(|seen| {
                 let number = if let LookReply::Number { number, .. } = seen { Some(number) } else { None };
-                let next = cache::after_look(connection.number(), seen);
+                let next = cache::after_look(connection.number, seen);
                 (next, number.and_then(|number| known.layout().next_of(number)))
             }),
         };
@@ -286,8 +277,9 @@ impl MemcachedWindow {
             latest.apart = latest.apart.saturating_sub(low.into());
         });
         let grant = self.sequences.granted(&request.name, range, known);
-        let right = Right::Low { asked: Instant::now(), end: after.end, left: after.left };
-        Drawn::Ids { grant, low: prepare.then(|| MemcachedToken { right, known: known.clone() }) }
+        let right = Right::Low { end: after.end, left: after.left };
+        let token = || MemcachedToken { right, asked: Instant::now(), known: known.clone() };
+        Drawn::Ids { grant, low: prepare.then(token) }
     }
 
     /// Deletes the item, so the rest of its block becomes a gap.
@@ -299,6 +291,21 @@ impl MemcachedWindow {
         let deleted = self.send(&connection, &known, Command::Delete, deadline).await;
         let held = deleted.and_then(|reply| reply.held().map_err(|reply| unexpected(&reply)));
         held.map(drop).map_err(|fault| self.failed(&fault, Asked::Write))
+    }
+
+    /// Reads the end of the window, for a view.
+    async fn look(&self, sequence: &SequenceInfo) -> Result<Option<u128>> {
+        let known = Known::of(sequence, key(&self.options.window.prefix, sequence), None);
+        let deadline = self.deadline();
+        let connection = self.connected(deadline).await?;
+        let looked = self.send(&connection, &known, Command::Peek, deadline).await;
+        let seen = looked.and_then(|reply| reply.seen().map_err(|other| unexpected(&other)));
+        match seen.map_err(|fault| self.failed(&fault, Asked::Read))? {
+            // Use `u128`, because the sum can be 2^64.
+            LookReply::Number { number, .. } => Ok(Layout::decode(number)
+                .map(|standing| u128::from(sequence.bounds.start()) + u128::from(standing.end))),
+            _ => Ok(None),
+        }
     }
 
     fn failed(&self, fault: &Fault, asked: Asked) -> Error {
@@ -328,6 +335,12 @@ impl WindowTarget for MemcachedOptions {
     }
 }
 
+impl WindowView for MemcachedWindow {
+    fn end<'a>(&'a self, sequence: &'a SequenceInfo) -> StoreFuture<'a, Result<Option<u128>>> {
+        Box::pin(async move { self.look(sequence).await.map_err(|error| error.of(&sequence.name)) })
+    }
+}
+
 impl Window for MemcachedWindow {
     type Token = MemcachedToken;
 
@@ -344,7 +357,7 @@ impl Window for MemcachedWindow {
                 let size = known.pace.size(&limits, request.count);
                 known.layout().refill_of(known.next, known.bounds.max(), request.count, size)
             }
-            Right::Low { end, left, .. } => {
+            Right::Low { end, left } => {
                 let size = known.pace.more(&limits, left);
                 known.layout().refill_of(known.layout().id(end), known.bounds.max(), 1, size)
             }
@@ -374,7 +387,7 @@ impl Window for MemcachedWindow {
 
     fn release<'a>(&'a self, request: &'a Reserve, token: MemcachedToken, lost: bool) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            self.sequences.released(&request.name, token.right.asked(), lost);
+            self.sequences.released(&request.name, token.asked, lost);
             self.give_back(token.right, &token.known).await;
         })
     }

@@ -83,6 +83,7 @@ fn server(address: &str, default: Option<u16>) -> Result<Address> {
 mod tests {
     use idmill::ErrorKind;
     use idmill_shared_cache::cache::Layout;
+    use idmill_testing::OptionsPage as _;
     use proptest::prelude::*;
 
     use super::*;

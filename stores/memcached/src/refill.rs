@@ -26,7 +26,7 @@ impl MemcachedWindow {
         token: MemcachedToken,
         grant: Grant,
     ) -> Result<Installed> {
-        let MemcachedToken { right, known } = token;
+        let MemcachedToken { right, asked, known } = token;
         if grant.identity != known.identity {
             // The sequence was recreated or reset, so its window has another key now. The range must not be
             // stored under the old key.
@@ -36,14 +36,11 @@ impl MemcachedWindow {
         }
         let end = u64::try_from(grant.range.end()).ok().filter(|end| *end <= grant.bounds.max());
         self.sequences.update(&request.name, |latest| latest.advance(known.identity, end));
+        let took = asked.elapsed();
+        self.sequences.update(&request.name, |latest| latest.pace.took(took));
         match right {
-            Right::Low { asked, end, .. } => {
-                self.sequences.update(&request.name, |latest| latest.pace.took(asked.elapsed()));
-                Ok(self.extend(request, &known, end, grant).await)
-            }
-            Right::Stub { fence, asked, lives } => {
-                let took = asked.elapsed();
-                self.sequences.update(&request.name, |latest| latest.pace.took(took));
+            Right::Low { end, .. } => Ok(self.extend(request, &known, end, grant).await),
+            Right::Stub { fence, lives } => {
                 let installed = self.put(request, &known, fence, grant).await;
                 if installed == Installed::Refused && took >= lives {
                     let late = late("stub", took, lives, grant.range.len());
@@ -57,7 +54,7 @@ impl MemcachedWindow {
     /// Replaces a stub with the range.
     async fn put(&self, request: &Reserve, known: &Known, fence: Fence, grant: Grant) -> Installed {
         let Some(connection) = self.live() else { return Installed::Refused };
-        let refill = cache::refill(known.layout(), fence, connection.number(), grant.range, request.count);
+        let refill = cache::refill(known.layout(), fence, connection.number, grant.range, request.count);
         let Some(refill) = refill else { return Installed::Refused };
         let held = self.holds(&connection, known, refill.command, self.deadline()).await;
         if held != Installed::Done {
@@ -116,7 +113,7 @@ impl MemcachedWindow {
     /// the stub then expires.
     pub(super) async fn give_back(&self, right: Right, known: &Known) {
         let (Some(connection), Right::Stub { fence, .. }) = (self.live(), right) else { return };
-        if let Some(cas) = fence.cas_on(connection.number()) {
+        if let Some(cas) = fence.cas_on(connection.number) {
             let _ = self.send(&connection, known, Command::Release { cas }, self.deadline()).await;
         }
     }

@@ -49,10 +49,6 @@ enum Value {
     Other,
 }
 
-/// Bytes that are not a reply. The bytes after them cannot be parsed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Malformed(pub(super) String);
-
 /// Encodes a command. Returns its bytes and its number of replies.
 pub(super) fn write(command: Command, key: &str, ttl: u64) -> (Vec<u8>, usize) {
     let text = match command {
@@ -76,8 +72,9 @@ fn look(key: &str, ttl: u64) -> String {
     format!("mg {key} N{ttl} c v t\r\n")
 }
 
-/// Parses the first reply. Returns it with its length, or `None` if more bytes are needed.
-pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Reply, usize)>, Malformed> {
+/// Parses the first reply. Returns it with its length, or `None` if more bytes are needed. The error has
+/// bytes that are not a reply; the bytes after them cannot be parsed.
+pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Reply, usize)>, String> {
     let Some(end) = bytes.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n') else {
         return if bytes.len() < LONGEST_LINE { Ok(None) } else { Err(malformed(bytes)) };
     };
@@ -101,7 +98,7 @@ fn item<'a>(
     bytes: &[u8],
     head: usize,
     mut words: impl Iterator<Item = &'a str>,
-) -> Result<Option<(Reply, usize)>, Malformed> {
+) -> Result<Option<(Reply, usize)>, String> {
     let size = words.next().and_then(decimal).and_then(|size| usize::try_from(size).ok());
     let size = size.filter(|size| *size <= LONGEST_VALUE).ok_or_else(|| malformed(bytes))?;
     let Some(value) = bytes.get(head..head + size + 2) else { return Ok(None) };
@@ -133,12 +130,12 @@ fn decimal(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-fn malformed(bytes: &[u8]) -> Malformed {
+fn malformed(bytes: &[u8]) -> String {
     let mut shown = String::new();
     for byte in bytes.iter().take(60) {
         let _ = write!(shown, "{}", byte.escape_ascii());
     }
-    Malformed(shown)
+    shown
 }
 
 impl Reply {
@@ -244,7 +241,7 @@ mod tests {
         for end in 0..whole.len() {
             assert_eq!(parse(&whole[..end]), Ok(None), "{end}");
         }
-        assert_eq!(malformed(b"a\r\n\xff").0, "a\\r\\n\\xff");
+        assert_eq!(malformed(b"a\r\n\xff"), "a\\r\\n\\xff");
     }
 
     #[test]

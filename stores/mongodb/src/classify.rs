@@ -1,6 +1,6 @@
 //! Classifies the errors of the driver and the server by their effect on ids.
 //!
-//! A write that may have been applied is not resent ([`super::commands`]), so its error always describes a
+//! A write that may have been applied is not resent ([`super::connection`]), so its error always describes a
 //! single attempt. A failed write has an unknown outcome, unless it certainly was not applied or its reply is
 //! invalid: a server may step down, shut down or time out after the write and before the reply.
 
@@ -190,19 +190,16 @@ pub(super) fn failed(fault: &Fault, asked: Asked) -> Error {
     }
 }
 
-fn has_label(fault: &Fault, label: &str) -> bool {
-    matches!(fault.server(), Some(Rejection::Driver(error)) if error.contains_label(label))
-}
-
 fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> {
+    let driver = if let Some(Rejection::Driver(error)) = fault.server() { Some(error) } else { None };
+    let is_transient = driver.is_some_and(|error| error.contains_label(TRANSIENT_TRANSACTION_ERROR));
     Some(match kind {
         ErrorKind::Unsupported if asked == Asked::InTransaction => {
             "the server does not support transactions; use a replica set or a sharded cluster of MongoDB"
         }
-        ErrorKind::Unavailable if has_label(fault, TRANSIENT_TRANSACTION_ERROR) => {
+        ErrorKind::Unavailable if asked == Asked::InTransaction || is_transient => {
             "abort the transaction and begin it again"
         }
-        ErrorKind::Unavailable if asked == Asked::InTransaction => "abort the transaction and begin it again",
         ErrorKind::Unavailable if matches!(code(fault), Some(10107 | 13435 | 10058 | 13436)) => {
             "a primary is being elected, or `directConnection=true` names a server that is not the primary"
         }

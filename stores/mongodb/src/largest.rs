@@ -7,7 +7,7 @@ use idmill_kit::{ColumnPath, Largest};
 use mongodb::Database;
 use mongodb::bson::{Bson, Document, doc};
 
-use super::commands::Commands;
+use super::connection::Commands;
 
 /// Doubles represent every integer up to this value exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;

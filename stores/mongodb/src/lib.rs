@@ -22,7 +22,7 @@
 //! the reserved range becomes a gap. The store closes the connection of the call.
 
 mod classify;
-mod commands;
+mod connection;
 mod largest;
 mod options;
 mod records;
@@ -30,7 +30,6 @@ mod reserve;
 mod schema;
 mod transaction;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,7 +43,7 @@ use idmill::{Operation, Result, SequenceName};
 use idmill_kit::paging;
 use idmill_kit::{Contention, Fill, PerSequence, Scheme};
 
-use self::commands::Commands;
+use self::connection::Commands;
 use self::reserve::DUPLICATES;
 
 pub use self::options::MongoOptions;
@@ -229,9 +228,5 @@ impl Store for MongoStore {
     idmill::store_calls!(reserve give_back create inspect list set remove record swap_record list_records);
 }
 
-/// Omits the client, whose options contain a password.
-impl fmt::Debug for MongoStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MongoStore").field("collection", &self.commands.namespace()).finish_non_exhaustive()
-    }
-}
+// Omits the client, whose options contain a password.
+idmill_kit::debug_fields!(MongoStore | store | collection = store.commands.namespace());

@@ -13,7 +13,7 @@ use mongodb::{Client, Database};
 use percent_encoding::percent_decode_str;
 
 use super::MongoStore;
-use super::commands::Commands;
+use super::connection::Commands;
 use super::largest::largest;
 use super::schema::{DEFAULT_COLLECTION, NAME};
 
@@ -244,6 +244,7 @@ fn is_secret(option: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use idmill_testing::OptionsPage as _;
     use proptest::prelude::*;
 
     use super::*;

@@ -6,12 +6,12 @@
 use idmill::store::{Page, Records};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 
-use super::commands::Commands;
+use super::connection::Commands;
 use super::{MongoStore, listed, schema};
 
 impl MongoStore {
     fn witness(&self) -> Result<Commands> {
-        Ok(self.commands.beside(schema::witness(self.commands.collection_name())?))
+        Ok(self.commands.beside(schema::witness(&self.commands.collection)?))
     }
 
     pub(super) async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {

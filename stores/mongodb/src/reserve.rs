@@ -14,7 +14,7 @@ use idmill::Result;
 use idmill::store::{Grant, Reserve, SequenceInfo};
 use idmill_kit::{Contention, decide};
 
-use super::commands::{Commands, TxSession};
+use super::connection::{Commands, TxSession};
 use super::schema;
 
 /// Maximum number of retries after an insert failed as a duplicate although the document is missing. Either

@@ -1,7 +1,6 @@
 //! Ids inside the caller's own transaction. These ids are gapless, because they commit or abort with the
 //! transaction.
 
-use std::fmt;
 use std::marker::PhantomData;
 
 use idmill::store::{Bounds, Reserve};
@@ -12,7 +11,7 @@ use mongodb::{ClientSession, Database};
 
 use super::DEFAULT_TIMEOUT;
 use super::classify::{Rejection, failed};
-use super::commands::Commands;
+use super::connection::Commands;
 use super::reserve::reserve;
 use super::schema::{DEFAULT_COLLECTION, NAME};
 
@@ -170,14 +169,8 @@ async fn must_be_in_transaction(session: &mut ClientSession) -> Result<()> {
     }
 }
 
-/// Omits the client, whose options contain a password.
-impl<T> fmt::Debug for InTransaction<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let collection = format!("{}.{}", self.database.name(), self.collection);
-        f.debug_struct("InTransaction")
-            .field("name", &self.name)
-            .field("bounds", &self.bounds)
-            .field("collection", &collection)
-            .finish_non_exhaustive()
-    }
-}
+// Omits the client, whose options contain a password.
+idmill_kit::debug_fields!(
+    InTransaction<T> |this|
+    name = this.name, bounds = this.bounds, collection = format!("{}.{}", this.database.name(), this.collection)
+);

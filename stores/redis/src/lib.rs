@@ -21,7 +21,7 @@
 //! becomes a gap.
 
 pub(crate) mod classify;
-pub(crate) mod link;
+pub(crate) mod connection;
 mod options;
 mod schema;
 pub(crate) mod server_url;
@@ -39,7 +39,7 @@ use idmill_kit::paging;
 use idmill_kit::{Contention, Fill, Scheme};
 
 use self::classify::{Asked, Fault};
-use self::link::{Answer, Call, Link};
+use self::connection::{Answer, Call, Link};
 use self::schema::{GRANTED_BY, REFUSED_BY, Schema};
 
 pub use self::options::{Keeps, RedisOptions};
@@ -125,7 +125,7 @@ impl RedisStore {
         Ok(grant)
     }
 
-    async fn try_reserve(&self, requests: &[Reserve]) -> Vec<Result<Grant>> {
+    async fn reserve_all(&self, requests: &[Reserve]) -> Vec<Result<Grant>> {
         let calls: Vec<Call> = requests.iter().map(|request| self.schema.reserve(request)).collect();
         let answers = self.link.run_all(&calls).await;
         let granted = |(answer, request): (_, &Reserve)| {
@@ -133,6 +133,11 @@ impl RedisStore {
             granted.map_err(|error| error.of(&request.name).during(Operation::Reserve))
         };
         answers.into_iter().zip(requests).map(granted).collect()
+    }
+
+    async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
+        let grant = self.reserve_all(std::slice::from_ref(request)).await.pop();
+        grant.unwrap_or_else(|| Err(ErrorKind::UnknownOutcome.into()))
     }
 
     async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
@@ -298,18 +303,11 @@ impl Store for RedisStore {
         Capabilities::new(self.durability).batches(true).shared(true).gives_back(true).records(true)
     }
 
-    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        Box::pin(async move {
-            let grant = self.try_reserve(std::slice::from_ref(request)).await.pop();
-            grant.unwrap_or_else(|| Err(ErrorKind::UnknownOutcome.into()))
-        })
-    }
-
     fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
-        Box::pin(self.try_reserve(requests))
+        Box::pin(self.reserve_all(requests))
     }
 
-    idmill::store_calls!(give_back create inspect list set remove server record swap_record list_records);
+    idmill::store_calls!(reserve give_back create inspect list set remove server record swap_record list_records);
 }
 
 /// The error for a sequence that another master wrote last.

@@ -9,7 +9,7 @@ use idmill_kit::history::{FAILOVER, Failover};
 use idmill_kit::options::{Options as _, Word, whole, words};
 use idmill_shared_cache::options::{PREFIX, WAIT};
 
-use super::link::Terms;
+use super::connection::Terms;
 use super::server_url::ServerUrl;
 use super::verify::Demands;
 use super::{RedisStore, schema};
@@ -150,6 +150,7 @@ impl Target for RedisOptions {
 #[cfg(test)]
 mod tests {
     use idmill::ErrorKind;
+    use idmill_testing::OptionsPage as _;
     use proptest::option;
     use proptest::prelude::*;
 

@@ -6,7 +6,7 @@ use idmill_kit::Numbers;
 use idmill_kit::history::Failover;
 
 use super::classify::{Asked, Fault};
-use super::link::{Answer, Call};
+use super::connection::{Answer, Call};
 
 macro_rules! script {
     ($of:literal $file:literal) => {

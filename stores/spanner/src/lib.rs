@@ -35,7 +35,7 @@
 
 mod aborted;
 mod classify;
-mod database;
+mod connection;
 mod options;
 mod records;
 mod schema;
@@ -47,9 +47,10 @@ use idmill::store::{
     SequenceInfo, Store, already_exists, not_found,
 };
 use idmill::{Error, Operation, Result, SequenceName};
-use idmill_kit::{Scheme, decide};
+use idmill_kit::{Fill as _, Scheme, decide};
 
-use self::database::Database;
+use self::classify::client_failed;
+use self::connection::{Database, read};
 use self::schema::{Found, Layout, Stored, Table};
 
 pub use self::aborted::{Abort, TransactionError};
@@ -96,8 +97,8 @@ impl SpannerStore {
     ///
     /// # Errors
     /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid.
-    /// - [`NotFound`](idmill::ErrorKind::NotFound) if the database is missing, or if the table is missing and the
-    ///   mode does not allow its creation.
+    /// - [`NotFound`](idmill::ErrorKind::NotFound) if the database is missing, or if the table is missing and
+    ///   the mode does not allow its creation.
     /// - [`Denied`](idmill::ErrorKind::Denied) if credentials or a permission are missing.
     /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if Spanner cannot be reached.
     /// - [`Conflict`](idmill::ErrorKind::Conflict) if the table exists but does not hold sequences.
@@ -126,7 +127,7 @@ impl SpannerStore {
 
     /// Returns the driver's client, for your own transactions.
     pub fn client(&self) -> &Client {
-        self.database.client()
+        &self.database.client
     }
 
     /// Returns the statement that creates a table, for schemas that are kept in files.
@@ -141,8 +142,8 @@ impl SpannerStore {
     /// in files. In [`Mode::Create`], the store runs it before it writes the first record.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the name is invalid, or too long to derive the records
-    /// table's name.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the name is invalid, or too long to derive the
+    /// records table's name.
     pub fn witness_ddl(table: &str) -> Result<String> {
         Table::new(table)?.witness_ddl()
     }
@@ -154,7 +155,7 @@ impl SpannerStore {
         decide: impl Fn(&Table, Stored) -> Result<(Option<SequenceInfo>, R)> + Clone + Send + Sync + 'static,
     ) -> Result<R> {
         self.access.must_write()?;
-        let (table, name) = (self.database.table().clone(), name.clone());
+        let (table, name) = (self.database.table.clone(), name.clone());
         let select = table.select_for_update(&name);
         let change = move |found: Found| {
             let stored = table.stored(&found)?;
@@ -211,11 +212,17 @@ impl SpannerStore {
     }
 
     async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
-        self.database.select(self.database.table().select(name)).await
+        self.database.select(self.database.table.select(name)).await
     }
 
     async fn try_list(&self, page: &Page) -> Result<Listing> {
-        self.database.select_page(page).await
+        let (table, mut single) =
+            (&self.database.table, self.client().single().await.map_err(client_failed)?);
+        let (fields, found) = read(&mut single, table.select_page("*", page)).await?;
+        let columns = table.columns(&fields)?;
+        // An invalid row is listed as an error for its name, with the valid rows.
+        let rows = found.iter().map(|row| (Table::name(row, &columns), table.decode(row, &columns)));
+        Ok(Listing::by_name(page, rows.collect()))
     }
 
     async fn try_remove(&self, name: &SequenceName, expected: Option<Identity>) -> Result<bool> {

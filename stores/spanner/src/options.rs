@@ -149,6 +149,7 @@ impl Target for SpannerOptions {
 #[cfg(test)]
 mod tests {
     use idmill::ErrorKind;
+    use idmill_testing::OptionsPage as _;
     use proptest::prelude::*;
 
     use super::*;

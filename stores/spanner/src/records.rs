@@ -10,7 +10,7 @@ use idmill_kit::{Fill, never_made, witness_beside};
 
 use super::SpannerStore;
 use super::classify::{client_failed, is_missing_table};
-use super::database::{is, read};
+use super::connection::{is, read};
 use super::schema::{Found, LONGEST_NAME, Table};
 
 const COLUMNS: &str = "name, record";
@@ -61,7 +61,7 @@ impl Table {
 
 impl SpannerStore {
     pub(super) async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
-        let witness = self.database.table().witness()?;
+        let witness = self.database.table.witness()?;
         let found = self.records_of(witness.named(&format!("SELECT {COLUMNS}"), name)).await?;
         found.first().map(|row| witness.decode_record(row).1).transpose()
     }
@@ -83,7 +83,7 @@ impl SpannerStore {
         wanted: &str,
     ) -> Result<bool> {
         self.access.must_write()?;
-        let witness = self.database.table().witness()?;
+        let witness = self.database.table.witness()?;
         let (ddl, is_first) = (witness.records_ddl(), seen.is_none());
         let select = format!("@{{LOCK_SCANNED_RANGES=exclusive}} SELECT {COLUMNS}");
         let select = witness.named(&select, name);
@@ -109,7 +109,7 @@ impl SpannerStore {
     }
 
     pub(super) async fn try_list_records(&self, page: &Page) -> Result<Records> {
-        let witness = self.database.table().witness()?;
+        let witness = self.database.table.witness()?;
         let found = self.records_of(witness.select_page(COLUMNS, page)).await?;
         Ok(Records::by_name(page, found.iter().map(|row| witness.decode_record(row)).collect()))
     }

@@ -51,7 +51,7 @@ pub(super) struct Stored {
 /// The columns and rows of a reply.
 pub(super) type Found = (Vec<Field>, Vec<Row>);
 
-/// What a transaction commits.
+/// The mutations of a transaction.
 pub(super) type Mutations = Vec<Mutation>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -286,12 +286,12 @@ impl Columns {
 /// Returns the columns of a row, and the values of all columns after the name.
 fn row(info: &SequenceInfo, layout: Layout) -> (Vec<&'static str>, Vec<Option<i64>>) {
     let (mut columns, mut numbers) = (vec!["name", "next_value"], Vec::new());
-    numbers.push(info.next.or_else(|| info.bounds.max().checked_add(1)).map(encode));
+    numbers.push(info.next.or_else(|| info.bounds.max().checked_add(1)).map(u64::cast_signed));
     if layout == Layout::Full {
         let (bounds, identity) = (info.bounds, info.identity);
         let added = [bounds.start(), bounds.max(), identity.incarnation, identity.epoch];
         columns.extend(ADDED);
-        numbers.extend(added.map(|value| Some(encode(value))));
+        numbers.extend(added.map(|value| Some(value.cast_signed())));
     }
     (columns, numbers)
 }
@@ -352,8 +352,4 @@ fn plain(name: SequenceName, next: Option<i64>) -> Result<SequenceInfo, InvalidR
 /// Returns the bounds of a plain row. The bounds begin with 0 if the next value is 0, otherwise with 1.
 fn plain_bounds(next: u64) -> Bounds {
     Bounds::new(next.min(1), PLAIN_MAX).expect("0 and 1 are below PLAIN_MAX")
-}
-
-fn encode(value: u64) -> i64 {
-    value.cast_signed()
 }

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -18,7 +17,7 @@ use idmill_kit::{decide, typed};
 
 use super::aborted::Abort;
 use super::classify::{commit_failed, failed};
-use super::database::{NotCommitted, commit_once, query_once, read_for_update, while_it_passes};
+use super::connection::{NotCommitted, commit_once, query_once, read_for_update, while_it_passes};
 use super::schema::{DEFAULT_TABLE, Stored, Table};
 
 /// Reserves the next id of a sequence inside your transaction. Uses [`InTransaction`] with its default
@@ -163,8 +162,8 @@ impl<T: Id> InTransaction<T> {
         }
     }
 
-    /// Takes exactly the next `count` ids. Returns the sequence after the draw. `drawn` is its state after the
-    /// earlier draws of the transaction, if any.
+    /// Takes exactly the next `count` ids. Returns the sequence after the draw. `drawn` is its state after
+    /// the earlier draws of the transaction, if any.
     fn take(
         &self,
         stored: &Stored,
@@ -332,11 +331,7 @@ impl DerefMut for SequenceTransaction {
     }
 }
 
-impl fmt::Debug for SequenceTransaction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SequenceTransaction").field("drawn", &self.drawn).finish_non_exhaustive()
-    }
-}
+idmill_kit::debug_fields!(SequenceTransaction | this | drawn = this.drawn);
 
 /// Runs `transaction` until Spanner does not abort it, with growing pauses and jitter. An aborted transaction
 /// was certainly not applied. The driver's own loop fails after six aborts, which can happen on a contended

@@ -163,7 +163,8 @@ impl Kind {
     }
 
     /// Describes the valid values, for a page.
-    pub(super) fn takes(self) -> String {
+    #[doc(hidden)] // for the test of the page
+    pub fn takes(self) -> String {
         match self {
             Self::Words(words) => {
                 words().iter().map(|(word, _)| format!("`{word}`")).collect::<Vec<_>>().join(", ")
@@ -175,7 +176,8 @@ impl Kind {
     }
 
     /// Returns the meaning of each word, for the store's page.
-    pub(super) fn glossary(self) -> String {
+    #[doc(hidden)] // as `takes`
+    pub fn glossary(self) -> String {
         let Self::Words(words) = self else { return String::new() };
         let means = words().into_iter().filter(|(_, means)| !means.is_empty());
         means.flat_map(|(word, means)| [" `", word, "`: ", means, "."]).collect()

@@ -50,7 +50,6 @@
 mod declare;
 mod field;
 mod kind;
-mod page;
 mod tls;
 
 use std::fmt::Write as _;
@@ -130,11 +129,6 @@ pub trait Options: Clone {
             let _ = write!(known, "{separator}{key}={}", kind.hint(default));
         }
         known
-    }
-
-    #[doc(hidden)] // used by a test of each store
-    fn documented(&self, page: &str, name: &str) {
-        page::documented(&self.clone().entries(), page, name);
     }
 }
 

@@ -46,7 +46,7 @@ impl Knowledge {
     /// Returns whether a check is due. If it is, schedules the next check one interval later, except before
     /// the first check.
     pub(super) fn due(&self, name: &SequenceName, interval: Duration) -> Check {
-        self.with(name, |known| {
+        self.0.with(name, |known| {
             let now = Instant::now();
             let Some(checked) = &mut known.checked else { return Check::Now };
             if now - checked.at < interval {
@@ -57,19 +57,15 @@ impl Knowledge {
         })
     }
 
-    fn with<R>(&self, name: &SequenceName, look: impl FnOnce(&mut SequenceKnowledge) -> R) -> R {
-        self.0.with(name, look)
-    }
-
     /// Returns the number of local changes, for `heard`. Call this before the global row is read: `heard`
     /// discards the row if the sequence was changed in between.
     pub(super) fn begin(&self, name: &SequenceName) -> u64 {
-        self.with(name, |known| known.changes)
+        self.0.with(name, |known| known.changes)
     }
 
     /// Stores the era of the global row. If the row could not be read (`None`), the last known era is kept.
     pub(super) fn heard(&self, name: &SequenceName, begun: u64, era: Option<Era>) {
-        self.with(name, |known| {
+        self.0.with(name, |known| {
             if known.changes == begun {
                 known.checked = Some(Checked { at: Instant::now(), heard: era.is_some() });
                 known.era = era.or(known.era);
@@ -79,34 +75,34 @@ impl Knowledge {
 
     /// Returns the last known era.
     pub(super) fn era(&self, name: &SequenceName) -> Option<Era> {
-        self.with(name, |known| known.era)
+        self.0.with(name, |known| known.era)
     }
 
     /// Returns the lowest state that a window may have. Call this *before* you read the window that is
     /// compared with it.
     pub(super) fn floor(&self, name: &SequenceName) -> Option<Floor> {
-        self.with(name, |known| known.floor)
+        self.0.with(name, |known| known.floor)
     }
 
     pub(super) fn raise(&self, name: &SequenceName, floor: Floor) {
-        self.with(name, |known| {
+        self.0.with(name, |known| {
             known.floor = Some(known.floor.map_or(floor, |known| known.raised(floor)));
         });
     }
 
     /// Delays the next early refill by `rest`, after a claim that gained no ids.
     pub(super) fn refilled(&self, name: &SequenceName, rest: Duration) {
-        self.with(name, |known| known.rest = Some(Instant::now() + rest));
+        self.0.with(name, |known| known.rest = Some(Instant::now() + rest));
     }
 
     pub(super) fn may_refill(&self, name: &SequenceName) -> bool {
-        self.with(name, |known| known.rest).is_none_or(|until| Instant::now() >= until)
+        self.0.with(name, |known| known.rest).is_none_or(|until| Instant::now() >= until)
     }
 
     /// Records a local change or a detected removal, and requires a check before the next draw. The floor of
     /// the window stays valid.
     pub(super) fn forget(&self, name: &SequenceName) {
-        self.with(name, |known| {
+        self.0.with(name, |known| {
             (known.checked, known.rest) = (None, None);
             known.changes += 1;
         });

@@ -23,8 +23,8 @@ use idmill_shared_cache::{Claimed, Drawn, Installed, Source, Tiered, Window};
 
 use self::knowledge::{Check, Knowledge};
 use self::windows::Windows;
+use super::reserve::{SequenceTable, global};
 use super::schema::Table;
-use super::sequences::{SequenceTable, global};
 
 /// How long a draw waits for the recall check before it uses the window without the check.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -279,33 +279,28 @@ fn named(error: Error, request: &Reserve) -> Error {
     error.of(&request.name).during(Operation::Reserve)
 }
 
+impl DatacenterWindow {
+    async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
+        self.0.knowledge.forget(name);
+        self.0.global.create(name, bounds).await
+    }
+
+    async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
+        let outcome = self.0.global.set(name, change).await;
+        self.0.knowledge.forget(name);
+        outcome
+    }
+
+    async fn try_remove(&self, name: &SequenceName, expected: Option<Identity>) -> Result<bool> {
+        let outcome = self.0.global.remove(name, expected).await;
+        self.0.knowledge.forget(name);
+        outcome
+    }
+}
+
 /// Administration of the global counter. A change applies immediately in this process, and in other
 /// processes at their next check.
 impl Store for DatacenterWindow {
     idmill::store_calls!(|this| this.0.global => capabilities reserve inspect list);
-
-    fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-        self.0.knowledge.forget(name);
-        self.0.global.create(name, bounds)
-    }
-
-    fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-        Box::pin(async move {
-            let outcome = self.0.global.set(name, change).await;
-            self.0.knowledge.forget(name);
-            outcome
-        })
-    }
-
-    fn remove<'a>(
-        &'a self,
-        name: &'a SequenceName,
-        expected: Option<Identity>,
-    ) -> StoreFuture<'a, Result<bool>> {
-        Box::pin(async move {
-            let outcome = self.0.global.remove(name, expected).await;
-            self.0.knowledge.forget(name);
-            outcome
-        })
-    }
+    idmill::store_calls!(create set remove);
 }

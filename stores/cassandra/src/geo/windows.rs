@@ -5,7 +5,7 @@ use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_shared_cache::datacenter::{Era, Install, Outcome, Reset, Span, Take, WindowRow};
 use scylla::value::CqlValue;
 
-use crate::client::outcome;
+use crate::connection::outcome;
 use crate::schema::{FORMAT, Table};
 use crate::values::{self, Cells, Values};
 

@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 
 use super::{CassandraOptions, PORT};
 use crate::classify::connect_failed;
-use crate::client::{AGREEMENT, per_node};
+use crate::connection::{AGREEMENT, per_node};
 
 /// Longest interval of the keepalive requests on each connection.
 const KEEPALIVE: Duration = Duration::from_secs(1);

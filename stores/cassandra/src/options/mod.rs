@@ -10,7 +10,7 @@ use idmill_kit::options::{Kind, Options as _, TIMEOUT, Tls, Word, duration, text
 use idmill_kit::{Authority, Target, query, refuse};
 
 use super::CassandraStore;
-use super::client::Serial;
+use super::connection::Serial;
 use super::geo::GeoSettings;
 use super::schema::{DEFAULT_TABLE, KEYSPACE, REPLICAS, TABLE};
 use connecting::Translation;
@@ -199,6 +199,7 @@ impl Target for CassandraOptions {
 #[cfg(test)]
 mod tests {
     use idmill::ErrorKind;
+    use idmill_testing::OptionsPage as _;
     use proptest::prelude::*;
 
     use super::*;

@@ -176,6 +176,7 @@ impl Target for MysqlOptions {
 #[cfg(test)]
 mod tests {
     use idmill::ErrorKind;
+    use idmill_testing::OptionsPage as _;
     use proptest::prelude::*;
 
     use super::*;

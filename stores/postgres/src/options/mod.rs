@@ -274,6 +274,7 @@ impl Target for PostgresOptions {
 #[cfg(test)]
 mod tests {
     use idmill::ErrorKind;
+    use idmill_testing::OptionsPage as _;
     use proptest::prelude::*;
 
     use super::*;

@@ -6,7 +6,6 @@
 
 mod key;
 mod options;
-mod view;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +14,13 @@ use idmill::store::{Grant, Reserve, SequenceInfo, Store, StoreFuture, exhausted}
 use idmill::{Error, ErrorKind, IdRange, Operation, Result};
 use idmill_kit::{WindowTarget, WindowView};
 use idmill_shared_cache::counts::{Counts, late};
-use idmill_shared_cache::known::Known;
-use idmill_shared_cache::ttl_cache::TtlCache;
+use idmill_shared_cache::known::{Known, TtlCache};
 use idmill_shared_cache::{Drawn, Installed, Tiered, Window, fenced};
 use tokio::time::Instant;
 
 use self::key::{NEAR, key};
 use crate::classify::{Asked, Fault};
-use crate::link::{Answer, Call, Link};
+use crate::connection::{Answer, Call, Link};
 
 pub use self::options::RedisWindowOptions;
 pub use idmill_shared_cache::WindowStats as RedisWindowStats;
@@ -106,12 +104,12 @@ impl RedisWindow {
         &self,
         script: &'static str,
         known: &Known,
-        arguments: [String; N],
+        numbers: [u64; N],
     ) -> Result<Answer, Fault> {
         let call = Call {
             script,
             keys: vec![known.key.to_string()],
-            arguments: arguments.into(),
+            arguments: numbers.iter().map(u64::to_string).collect(),
             asked: Asked::Write,
         };
         self.link.run(call).await
@@ -124,8 +122,7 @@ impl RedisWindow {
         let count = request.count.clamp(1, fenced::MAX_LEN);
         let mut doubt = self.counts.uncertain.doubt(count);
         let (asked, lives) = (Instant::now(), known.pace.life(&self.options.window.limits()));
-        let arguments = [count, request.ceiling, token, millis(lives)].map(|number| number.to_string());
-        let answer = self.run(DRAW, &known, arguments).await;
+        let answer = self.run(DRAW, &known, [count, request.ceiling, token, millis(lives)]).await;
         let failed = |fault: Fault| self.failed(&fault);
         if !matches!(answer.as_ref().map(Answer::word), Err(_) | Ok("ids")) {
             doubt.ids = 0;
@@ -138,10 +135,6 @@ impl RedisWindow {
             }
             "claimed" => Ok(Drawn::Empty(RedisToken { token, known, asked, lives, ahead: None })),
             "above" => Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve)),
-            "replica" => {
-                Err(self.error(ErrorKind::Unavailable, "the server became a replica; name the master"))
-            }
-            "foreign" => Err(self.foreign(&known)),
             "ids" => {
                 let range = drawn(&answer, request).map_err(failed)?;
                 doubt.ids = 0;
@@ -155,7 +148,7 @@ impl RedisWindow {
                 let grant = self.sequences.granted(&request.name, range, &known);
                 Ok(Drawn::Ids { grant, low: low.then_some(ahead) })
             }
-            _ => Err(failed(answer.garbled())),
+            _ => Err(self.refused(&answer, &known).unwrap_or_else(|| failed(answer.garbled()))),
         }
     }
 
@@ -198,7 +191,7 @@ impl RedisWindow {
 
     async fn put(&self, token: u64, known: &Known, refill: &fenced::Refill) -> Installed {
         let numbers = [token, refill.base, refill.used, refill.len, refill.mark, millis(LIVES)];
-        match self.run(INSTALL, known, numbers.map(|number| number.to_string())).await {
+        match self.run(INSTALL, known, numbers).await {
             // Not sent, so nothing was installed.
             Err(Fault::NotSent(_)) => Installed::Refused,
             Err(_) => Installed::Unknown,
@@ -213,7 +206,7 @@ impl RedisWindow {
     /// Releases a claim, so that other callers need not wait until it expires. If the release fails, the
     /// claim expires.
     async fn give_back(&self, token: u64, known: &Known) {
-        let _ = self.run(RELEASE, known, [token.to_string()]).await;
+        let _ = self.run(RELEASE, known, [token]).await;
     }
 
     /// Deletes the window: the rest of its range becomes a gap.
@@ -223,20 +216,46 @@ impl RedisWindow {
         self.run(RECALL, &known, []).await.map(drop).map_err(|fault| self.failed(&fault))
     }
 
+    /// Reads the end of the window, for a view.
+    async fn look(&self, sequence: &SequenceInfo) -> Result<Option<u128>> {
+        let known = Known::of(sequence, key(&self.options.window.prefix, sequence), None);
+        let keys = vec![known.key.to_string()];
+        let call = Call { script: LOOK, keys, arguments: Vec::new(), asked: Asked::Read };
+        let failed = |fault: Fault| self.link.failed(&fault, Asked::Read);
+        let answer = self.link.run(call).await.map_err(failed)?;
+        match answer.word() {
+            "until" => {
+                let end = answer.words.get(1).and_then(|word| word.parse().ok());
+                end.map(Some).ok_or_else(|| failed(answer.garbled()))
+            }
+            "nothing" => Ok(None),
+            _ => Err(self.refused(&answer, &known).unwrap_or_else(|| failed(answer.garbled()))),
+        }
+    }
+
     fn failed(&self, fault: &Fault) -> Error {
         self.link.failed(fault, Asked::Write).during(Operation::Reserve)
     }
 
     fn error(&self, kind: ErrorKind, reason: &str) -> Error {
-        let server = &self.link.terms().url.server;
+        let server = &self.link.terms.url.server;
         Error::new(kind, format!("redis at {server}: {reason}")).during(Operation::Reserve)
     }
 
-    fn foreign(&self, known: &Known) -> Error {
-        let remedy =
-            format!("delete the key `{}`, and let no other program write under this prefix", known.key);
-        let reason = format!("the window's key has a value that idmill did not write; {remedy}");
-        self.error(ErrorKind::StoreViolation, &reason)
+    /// Returns the error of an answer that reports a refusal.
+    fn refused(&self, answer: &Answer, known: &Known) -> Option<Error> {
+        Some(match answer.word() {
+            "replica" => self.error(ErrorKind::Unavailable, "the server became a replica; name the master"),
+            "foreign" => {
+                let (what, remedy) = ("a value that idmill did not write", "delete the key");
+                let reason = format!(
+                    "the window's key has {what}; {remedy} `{}`, and let no other program write under this prefix",
+                    known.key
+                );
+                self.error(ErrorKind::StoreViolation, &reason)
+            }
+            _ => return None,
+        })
     }
 }
 
@@ -254,6 +273,12 @@ impl WindowTarget for RedisWindowOptions {
 
     fn view(&self) -> Result<Option<Arc<dyn WindowView>>> {
         Ok(Some(Arc::new(RedisWindow::new(self.clone())?)))
+    }
+}
+
+impl WindowView for RedisWindow {
+    fn end<'a>(&'a self, sequence: &'a SequenceInfo) -> StoreFuture<'a, Result<Option<u128>>> {
+        Box::pin(async move { self.look(sequence).await.map_err(|error| error.of(&sequence.name)) })
     }
 }
 

@@ -7,7 +7,7 @@ use idmill_kit::options::{Options as _, whole};
 use idmill_shared_cache::options::WindowOptions;
 
 use super::SCRIPTS;
-use crate::link::Terms;
+use crate::connection::Terms;
 use crate::server_url::ServerUrl;
 use crate::verify::Demands;
 

@@ -1,7 +1,7 @@
 //! The client: a [`Store`] that sends its calls to one or several servers.
 
 mod classify;
-mod link;
+mod connection;
 mod options;
 
 use idmill::store::{
@@ -12,7 +12,7 @@ use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use idmill_kit::Scheme;
 
 use self::classify::Asked;
-use self::link::Link;
+use self::connection::Link;
 pub use self::options::RemoteOptions;
 use crate::protocol::{Ask, MOST, Outcome, Said};
 
@@ -35,6 +35,19 @@ pub async fn connect(url: &str) -> Result<idmill::Sequences> {
 pub struct RemoteStore {
     link: Link,
     can: Capabilities,
+}
+
+/// Returns the outcomes of a batch, if the result has them.
+type Read<T> = fn(&Said) -> Option<&Vec<Outcome<T>>>;
+
+/// Sends a request, and returns the part of its result that fits. Any other result is an error.
+macro_rules! ask {
+    ($this:ident, $asked:ident $ask:expr, $fits:pat $(if $when:expr)? => $value:expr) => {
+        match $this.link.ask($ask, Asked::$asked).await? {
+            $fits $(if $when)? => Ok($value),
+            said => Err($this.link.garbled(&said, Asked::$asked)),
+        }
+    };
 }
 
 impl RemoteStore {
@@ -66,89 +79,58 @@ impl RemoteStore {
         opened.await.map_err(|error: Error| error.during(Operation::Connect))
     }
 
-    async fn read(&self, ask: Ask) -> Result<Said> {
-        self.link.ask(ask, Asked::Read).await
-    }
-
-    async fn write(&self, ask: Ask) -> Result<Said> {
-        self.link.ask(ask, Asked::Write).await
-    }
-
-    /// Sends up to [`MOST`] reserves as one request.
-    async fn reserve_some(&self, requests: &[Reserve]) -> Vec<Result<Grant>> {
-        let said = self.write(Ask::Reserve(requests.to_vec())).await;
-        let outcomes = match said {
-            Ok(Said::Grants(outcomes)) if outcomes.len() == requests.len() => outcomes,
-            other => return vec![Err(self.refused(other, Asked::Write)); requests.len()],
-        };
-        let granted = outcomes.into_iter().map(Outcome::result);
-        granted.zip(requests).map(|(grant, request)| possible(grant?, request)).collect()
-    }
-
-    /// Reads up to [`MOST`] sequences with one request.
-    async fn inspect_some(&self, names: &[SequenceName]) -> Vec<Result<Option<SequenceInfo>>> {
-        let said = self.read(Ask::Inspect(names.to_vec())).await;
-        let outcomes = match said {
-            Ok(Said::Sequences(outcomes)) if outcomes.len() == names.len() => outcomes,
-            other => return vec![Err(self.refused(other, Asked::Read)); names.len()],
-        };
-        let found = outcomes.into_iter().map(Outcome::result);
-        found.zip(names).map(|(found, name)| found.and_then(|found| self.named(found, name))).collect()
-    }
-
-    fn named(&self, found: Option<SequenceInfo>, name: &SequenceName) -> Result<Option<SequenceInfo>> {
-        match found {
-            Some(info) if info.name != *name => Err(self.refused(Ok(Said::Sequence(info)), Asked::Read)),
-            found => Ok(found),
+    /// Sends the requests for these items, up to [`MOST`] at a time. `read` returns the outcomes in a result,
+    /// and `check` completes each of them.
+    async fn batch<I: Clone, T: Clone>(
+        &self,
+        items: &[I],
+        asked: Asked,
+        (ask, read): (fn(Vec<I>) -> Ask, Read<T>),
+        check: impl Fn(Result<T>, &I) -> Result<T>,
+    ) -> Vec<Result<T>> {
+        let mut all = Vec::with_capacity(items.len());
+        for items in items.chunks(MOST) {
+            let said = self.link.ask(ask(items.to_vec()), asked).await;
+            let outcomes = said.and_then(|said| {
+                let outcomes = read(&said).filter(|outcomes| outcomes.len() == items.len()).cloned();
+                outcomes.ok_or_else(|| self.link.garbled(&said, asked))
+            });
+            let results: Vec<_> = match outcomes {
+                Ok(outcomes) => outcomes.into_iter().map(Outcome::result).collect(),
+                Err(error) => vec![Err(error); items.len()],
+            };
+            all.extend(results.into_iter().zip(items).map(|(result, item)| check(result, item)));
         }
+        all
     }
 
-    /// Returns the error of a failed call: the error that the call returned, or an error for a reply that
-    /// does not fit the request.
-    fn refused(&self, said: Result<Said>, asked: Asked) -> Error {
-        match said {
-            Err(error) => error,
-            Ok(said) => self.link.garbled(&said, asked),
-        }
+    async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
+        let grant = self.reserve_many(std::slice::from_ref(request)).await.pop();
+        grant.unwrap_or_else(|| Err(ErrorKind::UnknownOutcome.into()))
     }
 
     async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
         let GiveBack { name, identity, rest, .. } = back.clone();
-        self.done(self.write(Ask::GiveBack { name, identity, rest }).await)
-    }
-
-    fn done(&self, said: Result<Said>) -> Result<bool> {
-        match said {
-            Ok(Said::Done(done)) => Ok(done),
-            other => Err(self.refused(other, Asked::Write)),
-        }
+        ask!(self, Write Ask::GiveBack { name, identity, rest }, Said::Done(done) => done)
     }
 
     async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
-        self.changed(self.write(Ask::Create { name: name.clone(), bounds }).await, name)
+        let ask = Ask::Create { name: name.clone(), bounds };
+        ask!(self, Write ask, Said::Sequence(info) if info.name == *name => info)
     }
 
     async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
-        self.changed(self.write(Ask::Set { name: name.clone(), change }).await, name)
-    }
-
-    fn changed(&self, said: Result<Said>, name: &SequenceName) -> Result<SequenceInfo> {
-        match said {
-            Ok(Said::Sequence(info)) if info.name == *name => Ok(info),
-            other => Err(self.refused(other, Asked::Write)),
-        }
+        let ask = Ask::Set { name: name.clone(), change };
+        ask!(self, Write ask, Said::Sequence(info) if info.name == *name => info)
     }
 
     async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
-        let found = self.inspect_some(std::slice::from_ref(name)).await.pop();
+        let found = self.inspect_many(std::slice::from_ref(name)).await.pop();
         found.unwrap_or_else(|| Err(ErrorKind::Unavailable.into()))
     }
 
     async fn try_list(&self, page: &Page) -> Result<Listing> {
-        match self.read(Ask::List(page.clone())).await {
-            Ok(Said::Rows(rows)) => Ok(rows.into()),
-            other => Err(self.refused(other, Asked::Read)),
-        }
+        ask!(self, Read Ask::List(page.clone()), Said::Rows(rows) => rows.into())
     }
 
     async fn try_remove(&self, name: &SequenceName, expected: Option<Identity>) -> Result<bool> {
@@ -157,35 +139,29 @@ impl RemoteStore {
             Some(identity) => Ask::RemoveIf { name, identity },
             None => Ask::Remove(name),
         };
-        self.done(self.write(remove).await)
+        ask!(self, Write remove, Said::Done(done) => done)
     }
 
     async fn try_server(&self) -> Result<Option<String>> {
-        match self.read(Ask::Server).await {
+        match self.link.ask(Ask::Server, Asked::Read).await {
             Ok(Said::Server(server)) => Ok(server),
             // A server of an earlier release does not know the request.
             Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(None),
-            other => Err(self.refused(other, Asked::Read)),
+            said => Err(self.link.garbled(&said?, Asked::Read)),
         }
     }
 
     async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
-        match self.read(Ask::Record(name.clone())).await {
-            Ok(Said::Record(record)) => Ok(record),
-            other => Err(self.refused(other, Asked::Read)),
-        }
+        ask!(self, Read Ask::Record(name.clone()), Said::Record(record) => record)
     }
 
     async fn try_swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Result<bool> {
         let (name, seen, wanted) = (name.clone(), seen.map(str::to_owned), wanted.to_owned());
-        self.done(self.write(Ask::SwapRecord { name, seen, wanted }).await)
+        ask!(self, Write Ask::SwapRecord { name, seen, wanted }, Said::Done(done) => done)
     }
 
     async fn try_list_records(&self, page: &Page) -> Result<Records> {
-        match self.read(Ask::ListRecords(page.clone())).await {
-            Ok(Said::Records(records)) => Ok(records.into()),
-            other => Err(self.refused(other, Asked::Read)),
-        }
+        ask!(self, Read Ask::ListRecords(page.clone()), Said::Records(records) => records.into())
     }
 }
 
@@ -194,42 +170,33 @@ impl Store for RemoteStore {
         self.can
     }
 
-    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        Box::pin(async move {
-            let grant = self.reserve_many(std::slice::from_ref(request)).await.pop();
-            grant.unwrap_or_else(|| Err(ErrorKind::UnknownOutcome.into()))
-        })
-    }
-
     fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
-        Box::pin(async move {
-            let mut grants = Vec::with_capacity(requests.len());
-            for requests in requests.chunks(MOST) {
-                let some = self.reserve_some(requests).await.into_iter().zip(requests);
-                let context =
-                    |error: Error, request: &Reserve| error.of(&request.name).during(Operation::Reserve);
-                grants.extend(some.map(|(grant, request)| grant.map_err(|error| context(error, request))));
-            }
-            grants
-        })
+        let read: Read<Grant> = |said| if let Said::Grants(grants) = said { Some(grants) } else { None };
+        let check = |grant: Result<Grant>, request: &Reserve| {
+            let grant = grant.and_then(|grant| possible(grant, request));
+            grant.map_err(|error| error.of(&request.name).during(Operation::Reserve))
+        };
+        Box::pin(self.batch(requests, Asked::Write, (Ask::Reserve, read), check))
     }
 
     fn inspect_many<'a>(
         &'a self,
         names: &'a [SequenceName],
     ) -> StoreFuture<'a, Vec<Result<Option<SequenceInfo>>>> {
-        Box::pin(async move {
-            let mut all = Vec::with_capacity(names.len());
-            for names in names.chunks(MOST) {
-                let some = self.inspect_some(names).await.into_iter().zip(names);
-                let context = |error: Error, name: &SequenceName| error.of(name).during(Operation::Inspect);
-                all.extend(some.map(|(found, name)| found.map_err(|error| context(error, name))));
-            }
-            all
-        })
+        let read: Read<_> = |said| if let Said::Sequences(found) = said { Some(found) } else { None };
+        let check = |found: Result<Option<SequenceInfo>>, name: &SequenceName| {
+            let found = found.and_then(|found| match found {
+                Some(info) if info.name != *name => {
+                    Err(self.link.garbled(&Said::Sequence(info), Asked::Read))
+                }
+                found => Ok(found),
+            });
+            found.map_err(|error| error.of(name).during(Operation::Inspect))
+        };
+        Box::pin(self.batch(names, Asked::Read, (Ask::Inspect, read), check))
     }
 
-    idmill::store_calls!(give_back create inspect list set remove server record swap_record list_records);
+    idmill::store_calls!(reserve give_back create inspect list set remove server record swap_record list_records);
 }
 
 /// Rejects a grant that no store can return for this request.

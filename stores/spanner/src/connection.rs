@@ -1,6 +1,5 @@
 //! Connects to one database, prepares it, and runs reads and transactions on it.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,9 +19,9 @@ use gcloud_spanner::session::SessionError;
 use gcloud_spanner::statement::Statement;
 use gcloud_spanner::transaction::{CallOptions, QueryOptions, Transaction};
 use gcloud_spanner::transaction_rw::{CommitOptions, ReadWriteTransaction};
-use idmill::store::{Listing, Page, SequenceInfo};
+use idmill::store::SequenceInfo;
 use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::{Fill, Mode};
+use idmill_kit::Mode;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -31,7 +30,7 @@ use super::classify::{
     client_failed, commit_failed, failed, is_missing_database, is_missing_table, is_schema_busy,
     no_connection, no_session, not_created, status_of,
 };
-use super::options::{Checked, DatabaseName};
+use super::options::Checked;
 use super::schema::{Found, Mutations, Stored, Table};
 
 /// Timeout of one request, which detects an unresponsive server.
@@ -44,17 +43,13 @@ const TAG: &str = "idmill";
 /// A client and the table of sequences.
 #[derive(Clone)]
 pub(super) struct Database {
-    client: Client,
-    table: Table,
+    pub(super) client: Client,
+    pub(super) table: Table,
     /// The options, if tables may be created.
     creates: Option<Arc<Checked>>,
 }
 
-impl fmt::Debug for Database {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Database").field("table", &self.table).finish_non_exhaustive()
-    }
-}
+idmill_kit::debug_fields!(Database | database | table = database.table);
 
 impl Database {
     /// Connects, and creates a missing instance, database or table if the options allow it.
@@ -87,14 +82,6 @@ impl Database {
         Ok(database)
     }
 
-    pub(super) fn table(&self) -> &Table {
-        &self.table
-    }
-
-    pub(super) fn client(&self) -> &Client {
-        &self.client
-    }
-
     async fn check_table(&self) -> Result<()> {
         self.select(self.table.select_none()).await.map(|_| ())
     }
@@ -103,15 +90,6 @@ impl Database {
     pub(super) async fn select(&self, statement: Statement) -> Result<Option<SequenceInfo>> {
         let mut single = self.client.single().await.map_err(client_failed)?;
         Ok(self.table.stored(&read(&mut single, statement).await?)?.info)
-    }
-
-    /// Reads a page. An invalid row is returned as an error for its name, with the valid rows.
-    pub(super) async fn select_page(&self, page: &Page) -> Result<Listing> {
-        let mut single = self.client.single().await.map_err(client_failed)?;
-        let (fields, found) = read(&mut single, self.table.select_page("*", page)).await?;
-        let columns = self.table.columns(&fields)?;
-        let rows = found.iter().map(|row| (Table::name(row, &columns), self.table.decode(row, &columns)));
-        Ok(Listing::by_name(page, rows.collect()))
     }
 
     /// Reads rows and writes the result of `decide`, in a separate transaction. Retries while Spanner
@@ -375,7 +353,9 @@ async fn define_table(admin: &AdminClient, options: &Checked, ddl: String) -> Re
 async fn create_database(options: &Checked) -> Result<()> {
     let admin = admin(options).await?;
     let name = &options.database;
-    let mut instance = created(admin.instance().create_instance(instance(name), None).await)?;
+    let (parent, instance_id) = (name.project_path(), name.instance.clone());
+    let request = CreateInstanceRequest { parent, instance_id, instance: None };
+    let mut instance = created(admin.instance().create_instance(request, None).await)?;
     if let Some(instance) = &mut instance {
         created(instance.wait(None).await)?;
     }
@@ -389,10 +369,6 @@ async fn create_database(options: &Checked) -> Result<()> {
         created(database.wait(None).await)?;
     }
     Ok(())
-}
-
-fn instance(name: &DatabaseName) -> CreateInstanceRequest {
-    CreateInstanceRequest { parent: name.project_path(), instance_id: name.instance.clone(), instance: None }
 }
 
 /// Returns the created object, or `None` if the object exists already.

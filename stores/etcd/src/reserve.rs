@@ -20,11 +20,10 @@
 
 use idmill::store::{Capabilities, Durability, Listing, Page, SequenceInfo, StoreFuture};
 use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::paging;
-use idmill_kit::{CompareAndSet, Fill, Remembered, Resend, Swapped, Versioned};
+use idmill_kit::{Asked, CompareAndSet, Fill, Remembered, Resend, Swapped, Versioned, paging};
 
-use super::classify::{Fate, Fault, OVERTAKEN, fate, is_settled, read_failed, write_failed};
-use super::client::{Answered, Client};
+use super::classify::{Fate, Fault, OVERTAKEN, failed, fate, is_settled};
+use super::connection::{Answered, Client};
 use super::schema::{self, Prefix, Stored, Version};
 use super::wire::{Compare, Delete, Header, KeyValue, Put, Range, Request, Txn, TxnAnswer};
 
@@ -45,13 +44,13 @@ impl SequenceKeys {
 
     /// Whether the cluster was found to have gone back in time.
     pub(super) fn is_refused(&self) -> bool {
-        self.client.guard().floor().is_err()
+        self.client.guard.floor().is_err()
     }
 
     /// The cluster that answered first, as the text of `Store::server`; answers from other clusters are
     /// rejected.
     pub(super) fn cluster(&self) -> Option<String> {
-        Some(format!("etcd cluster {:x}", self.client.guard().cluster()?))
+        Some(format!("etcd cluster {:x}", self.client.guard.cluster()?))
     }
 
     /// Reads a key that never exists, to check that the cluster answers.
@@ -66,11 +65,6 @@ impl SequenceKeys {
         let stored = answer.kvs.into_iter().next().map(|kv| self.prefix.decode(kv)).transpose()?;
         self.learn(name, before.as_ref(), stored.clone())?;
         Ok(stored)
-    }
-
-    async fn list(&self, page: &Page) -> Result<Listing> {
-        let decode = |kv| Ok(self.prefix.decode(kv)?.info);
-        Ok(self.listed::<Listing>(&self.prefix, page, decode).await?.sorted())
     }
 
     /// Reads a page. The page's cursor is a key.
@@ -105,11 +99,8 @@ impl SequenceKeys {
     fn txn(&self, name: &SequenceName, stored: Option<&Stored>, value: Option<&[u8]>) -> Txn {
         let key = self.prefix.key(name).into_bytes();
         let compare = match stored {
-            Some(stored) => {
-                vec![
-                    Compare::modified(&key, stored.version.mod_revision),
-                    Compare::value(&key, &stored.version.value),
-                ]
+            Some(Versioned { version: Version { value, mod_revision }, .. }) => {
+                vec![Compare::modified(&key, *mod_revision), Compare::value(&key, value)]
             }
             None => vec![Compare::absent(&key)],
         };
@@ -158,15 +149,17 @@ impl SequenceKeys {
     ) -> Result<Swapped<Version>> {
         let is_settled = is_settled(&fault);
         if !is_settled && (stored.is_some() || fate(&fault) != Fate::Open) {
-            return Err(write_failed(fault));
+            return Err(failed(fault, Asked::Write));
         }
         let revision = |stored: Option<&Stored>| stored.map(|stored| stored.version.mod_revision);
         match self.look_up(name).await {
             Ok(Some(now)) if Some(now.version.value.as_slice()) == value => Ok(Swapped::Done),
             // Unchanged: nothing was reserved.
-            Ok(now) if is_settled && revision(now.as_ref()) == revision(stored) => Err(read_failed(fault)),
+            Ok(now) if is_settled && revision(now.as_ref()) == revision(stored) => {
+                Err(failed(fault, Asked::Read))
+            }
             Err(error) if error.kind() == ErrorKind::StoreViolation => Err(error),
-            _ => Err(write_failed(fault)),
+            _ => Err(failed(fault, Asked::Write)),
         }
     }
 
@@ -177,7 +170,7 @@ impl SequenceKeys {
         if let (Some(before), Some(now)) = (before.map(revision), now.as_ref().map(revision))
             && now < before
         {
-            return Err(self.client.guard().rewind(&self.prefix.key(name), before, now));
+            return Err(self.client.guard.rewind(&self.prefix.key(name), before, now));
         }
         self.seen.learn_if(name, now, |known, now| revision(known) < revision(now));
         Ok(())
@@ -212,6 +205,9 @@ impl CompareAndSet for SequenceKeys {
     }
 
     fn read_page<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
-        Box::pin(self.list(page))
+        Box::pin(async move {
+            let decode = |kv| Ok(self.prefix.decode(kv)?.info);
+            Ok(self.listed::<Listing>(&self.prefix, page, decode).await?.sorted())
+        })
     }
 }

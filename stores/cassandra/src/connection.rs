@@ -9,7 +9,6 @@
 //! a conditional write: after a timeout the outcome of the write is unknown, and the caller reads the row
 //! through other nodes.
 
-use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +32,6 @@ use scylla::statement::unprepared::Statement as Cql;
 use scylla::value::Row;
 
 use super::classify::failed;
-use super::schema::Table;
 use super::values::{Cells, Values};
 
 /// Number of attempts to determine the outcome of a write, or to resend it.
@@ -106,11 +104,7 @@ pub(super) struct Client {
     datacenter: Option<String>,
 }
 
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("datacenter", &self.datacenter).finish_non_exhaustive()
-    }
-}
+idmill_kit::debug_fields!(Client | client | datacenter = client.datacenter);
 
 /// A statement on one partition, with its values: a read or a conditional write. It is prepared on first use.
 #[derive(Debug)]
@@ -251,15 +245,14 @@ impl Client {
     /// order, so names with a common prefix are scattered, and the prefix is filtered here.
     pub(super) async fn scan<P: Fill>(
         &self,
-        table: &Table,
-        columns: &str,
+        cql: &str,
+        serial: Serial,
         page: &Page,
         decode: impl Fn(&str, &Cells) -> Result<P::Row>,
     ) -> Result<P> {
-        let cql = format!("SELECT {columns} FROM {}", table.cql());
         let mut statement = Cql::new(cql).with_page_size(paging::limit(page));
-        statement.set_consistency(table.serial.levels().2);
-        statement.set_execution_profile_handle(Some(self.profiles(table.serial).reads.clone()));
+        statement.set_consistency(serial.levels().2);
+        statement.set_execution_profile_handle(Some(self.profiles(serial).reads.clone()));
         statement.set_is_idempotent(true);
         let from = page.after.as_ref().map(paging::bytes).transpose()?;
         let from = from.map_or_else(PagingState::start, PagingState::new_from_raw_bytes);

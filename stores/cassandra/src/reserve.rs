@@ -19,7 +19,7 @@ use idmill_kit::{
 use idmill_shared_cache::datacenter::{Claim, ClaimWrite, Era, GlobalRow, Outcome};
 use scylla::value::CqlValue;
 
-use super::client::{CONTENTION, LOOKS, Statement, outcome};
+use super::connection::{CONTENTION, LOOKS, Statement, outcome};
 use super::schema::{FORMAT, Table};
 use super::values::{self, Cells, Values};
 
@@ -326,7 +326,8 @@ impl CompareAndSet for SequenceTable {
     fn read_page<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
         Box::pin(async move {
             let decode = |name: &str, cells: &Cells| Ok(self.decode(name, cells)?.info);
-            Ok(self.table.client.scan::<Listing>(&self.table, READ, page, decode).await?.sorted())
+            let (client, cql) = (&self.table.client, format!("SELECT {READ} FROM {}", self.table.cql()));
+            Ok(client.scan::<Listing>(&cql, self.table.serial, page, decode).await?.sorted())
         })
     }
 

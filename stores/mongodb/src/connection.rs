@@ -21,7 +21,7 @@ use super::classify::{Asked, Fault, Rejection, check_reply, failed, is_duplicate
 #[derive(Clone)]
 pub(super) struct Commands {
     database: Database,
-    collection: String,
+    pub(super) collection: String,
     pub(super) timeout: Duration,
     /// Read concern for reads of a single document. The concern is determined once, by a request to the
     /// server.
@@ -39,10 +39,6 @@ impl Commands {
     /// Returns a copy for another collection of the same database.
     pub(super) fn beside(&self, collection: String) -> Self {
         Self { collection, ..self.clone() }
-    }
-
-    pub(super) fn collection_name(&self) -> &str {
-        &self.collection
     }
 
     pub(super) fn namespace(&self) -> String {

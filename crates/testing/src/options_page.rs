@@ -1,17 +1,26 @@
 //! The table of a store's options on its page.
 
-use super::{Described, Entry};
+use idmill_kit::options::{Described, Entry, Options};
 
 /// Returns the table as Markdown, with a row per option.
 fn markdown(entries: &[Entry<'_>]) -> String {
     let head = "| option | takes | default | meaning |\n|---|---|---|---|\n".to_owned();
-    head + &entries.iter().map(|entry| entry.about.row()).collect::<String>()
+    head + &entries.iter().map(|entry| row(entry.about)).collect::<String>()
 }
 
-/// Checks that the Markdown file `page` contains the table of these options, between the lines `<!-- options
-/// -->` and `<!-- end of options -->`. `name` replaces the word `options` on a page with several tables. With
-/// `IDMILL_DOCS=write` in the environment, the table is written instead.
-pub(super) fn documented(entries: &[Entry<'_>], page: &str, name: &str) {
+/// Checks the table on a store's page.
+pub trait OptionsPage: Options {
+    /// Checks that the Markdown file `page` contains the table of these options, between the lines
+    /// `<!-- options -->` and `<!-- end of options -->`. `name` replaces the word `options` on a page with
+    /// several tables. With `IDMILL_DOCS=write` in the environment, the table is written instead.
+    fn documented(&self, page: &str, name: &str) {
+        documented(&self.clone().entries(), page, name);
+    }
+}
+
+impl<O: Options> OptionsPage for O {}
+
+fn documented(entries: &[Entry<'_>], page: &str, name: &str) {
     let read = std::fs::read_to_string(page).unwrap_or_else(|error| panic!("{page}: {error}"));
     let written = with_table(&read, name, &markdown(entries));
     let written = written
@@ -25,15 +34,13 @@ pub(super) fn documented(entries: &[Entry<'_>], page: &str, name: &str) {
     );
 }
 
-impl Described {
-    fn row(self) -> String {
-        let Self { key, kind, default, means } = self;
-        let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
-        let (means, _) = means.split_once("\n\n").unwrap_or((means, ""));
-        let means = means.split_whitespace().collect::<Vec<_>>().join(" ");
-        let cells = [format!("`{key}`"), kind.takes(), default, means + &kind.glossary()];
-        format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "))
-    }
+fn row(option: Described) -> String {
+    let Described { key, kind, default, means } = option;
+    let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
+    let (means, _) = means.split_once("\n\n").unwrap_or((means, ""));
+    let means = means.split_whitespace().collect::<Vec<_>>().join(" ");
+    let cells = [format!("`{key}`"), kind.takes(), default, means + &kind.glossary()];
+    format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "))
 }
 
 /// Replaces the table between the markers of a page. Returns `None` if there are no markers.
@@ -49,11 +56,12 @@ fn with_table(page: &str, name: &str, table: &str) -> Option<String> {
 mod tests {
     use std::time::Duration;
 
-    use super::super::{FILE, Options, duration, words};
-    use super::*;
-    use crate::Mode;
+    use idmill_kit::Mode;
+    use idmill_kit::options::{FILE, duration, words};
 
-    crate::options! {
+    use super::*;
+
+    idmill_kit::options! {
         struct Toy {}
         /// What opening
         /// may do.

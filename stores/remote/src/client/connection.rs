@@ -78,7 +78,7 @@ impl Link {
         };
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let request = Request { number, ask }.encode();
-        let mut tries = if asked == Asked::Write { 1 } else { self.servers().len() + 1 };
+        let mut tries = if asked == Asked::Write { 1 } else { self.options.servers.len() + 1 };
         loop {
             let line = self.line(until).await?;
             let fault = match timeout_at(until, exchange(&line, number, &request)).await {
@@ -86,7 +86,7 @@ impl Link {
                 Ok(Err(fault)) => fault,
                 Err(_) => Fault::silent(self.options.timeout),
             };
-            let error = IDMILL.failed(&fault, asked, &self.servers()[line.server]);
+            let error = IDMILL.failed(&fault, asked, &self.options.servers[line.server]);
             self.failed(line, &fault, error.status());
             tries -= 1;
             if tries == 0 || error.status() == Status::Permanent || Instant::now() >= until {
@@ -97,16 +97,12 @@ impl Link {
 
     /// Returns the error for a reply that does not fit the request.
     pub(super) fn garbled(&self, said: &Said, asked: Asked) -> Error {
-        let servers: Vec<_> = self.servers().iter().map(Address::to_string).collect();
+        let servers: Vec<_> = self.options.servers.iter().map(Address::to_string).collect();
         IDMILL.failed(&garbled(shown(said)), asked, &servers.join(","))
     }
 
     fn until(&self) -> Instant {
         Instant::now() + self.options.timeout
-    }
-
-    fn servers(&self) -> &[Address] {
-        &self.options.servers
     }
 
     fn answered(&self, line: Line, said: Said) -> Result<Said> {
@@ -158,7 +154,8 @@ impl Link {
     /// Returns an idle or new connection to the preferred server, or to the next server that can be reached.
     /// This is safe for every request, since none was sent yet.
     async fn line(&self, until: Instant) -> Result<Line> {
-        let timeout = self.options.timeout / 2 / u32::try_from(self.servers().len()).unwrap_or(u32::MAX);
+        let timeout =
+            self.options.timeout / 2 / u32::try_from(self.options.servers.len()).unwrap_or(u32::MAX);
         let mut failed: Option<Error> = None;
         for server in self.preferred.order() {
             if let Some(line) = self.kept(server) {
@@ -172,7 +169,7 @@ impl Link {
                 }
                 // Prefer a permanent error over a transient error.
                 Err(error) if failed.is_none() || error.status() == Status::Permanent => {
-                    let message = format!("idmill at {}: {error}", self.servers()[server]);
+                    let message = format!("idmill at {}: {error}", self.options.servers[server]);
                     failed = Some(Error::new(error.kind(), message).during(Operation::Connect));
                 }
                 Err(_) => {}
@@ -192,7 +189,8 @@ impl Link {
         let tls = self.options.tls.clone();
         let is_on = tls.is_on();
         let config = move || showing(trusting(tls.ca.as_deref(), "ca")?, &tls);
-        let line = IDMILL.open(&self.servers()[server], is_on.then_some((config, ADVICE)), &login).await?;
+        let line =
+            IDMILL.open(&self.options.servers[server], is_on.then_some((config, ADVICE)), &login).await?;
         let line = Line { server, line };
         self.hear_what_it_can(&line).await?;
         Ok(line)
@@ -261,9 +259,5 @@ fn shown(answer: &dyn fmt::Debug) -> String {
     format!("{answer:?}").chars().take(SHOWN).collect()
 }
 
-/// Omits the options, which contain a token.
-impl fmt::Debug for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("servers", &self.servers()).finish_non_exhaustive()
-    }
-}
+// Omits the options, which contain a token.
+idmill_kit::debug_fields!(Link | link | servers = link.options.servers);

@@ -4,7 +4,6 @@
 //! with it, so an answer to another request is detected.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -56,7 +55,7 @@ pub(crate) struct Answer {
 
 /// The connection: opened on first use, and reopened after a failure.
 pub(crate) struct Link {
-    terms: Terms,
+    pub(crate) terms: Terms,
     live: SharedConnection<Live>,
     nonce: AtomicU64,
     round_trips: AtomicU64,
@@ -101,10 +100,6 @@ impl Link {
         }
     }
 
-    pub(crate) fn terms(&self) -> &Terms {
-        &self.terms
-    }
-
     /// Number of round trips so far.
     pub(crate) fn round_trips(&self) -> u64 {
         self.round_trips.load(Ordering::Relaxed)
@@ -142,8 +137,9 @@ impl Link {
         let live = self.connected(deadline).await.map_err(Fault::NotSent)?;
         let mut pipeline = Pipeline::with_capacity(1);
         pipeline.cmd("SSCAN").arg(key).arg(cursor).arg("COUNT").arg(count);
-        let values = self.send(&live, &pipeline, 1, deadline).await?;
-        scanned(values.first()).inspect_err(|fault| self.discard_after(&live, fault))
+        let value =
+            self.send(&live, &pipeline, 1, deadline).await?.pop().ok_or_else(|| garbled("no answer"))?;
+        answered(value).and_then(scanned).inspect_err(|fault| self.discard_after(&live, fault))
     }
 
     /// Runs scripts in one round trip, each once. Only a script that the server did not have loaded, and so
@@ -337,13 +333,9 @@ fn read_all(
 }
 
 /// Decodes the next cursor and some members; bytes that are not UTF-8 are replaced.
-fn scanned(value: Option<&Value>) -> Result<(String, Vec<String>), Fault> {
-    let garbled = || garbled(format_args!("{value:?}"));
-    if let Some(Value::ServerError(error)) = value {
-        return Err(ErrorReply::from(error).into());
-    }
-    let read = from_redis_value_ref::<(String, Vec<Vec<u8>>)>(value.ok_or_else(garbled)?);
-    let (cursor, members) = read.map_err(|_| garbled())?;
+fn scanned(value: Value) -> Result<(String, Vec<String>), Fault> {
+    let read = from_redis_value_ref::<(String, Vec<Vec<u8>>)>(&value);
+    let (cursor, members) = read.map_err(|_| garbled(format_args!("{value:?}")))?;
     Ok((cursor, members.iter().map(|member| String::from_utf8_lossy(member).into_owned()).collect()))
 }
 
@@ -361,12 +353,8 @@ fn text(value: Value) -> String {
     from_redis_value(value).unwrap_or_default()
 }
 
-/// Omits the terms, which contain a password.
-impl fmt::Debug for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("server", &self.terms.url.server).finish_non_exhaustive()
-    }
-}
+// Omits the terms, which contain a password.
+idmill_kit::debug_fields!(Link | link | server = link.terms.url.server);
 
 #[cfg(test)]
 mod tests {

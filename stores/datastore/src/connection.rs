@@ -1,6 +1,5 @@
 //! Sends requests to the REST API of Datastore or of an emulator.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -149,15 +148,8 @@ impl Client {
     }
 }
 
-/// Omits the tokens, so that logs never contain them.
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("url", &self.url)
-            .field("database", &self.database)
-            .finish_non_exhaustive()
-    }
-}
+// Omits the tokens, so that logs never contain them.
+idmill_kit::debug_fields!(Client | client | url = client.url, database = client.database);
 
 fn http(timeout: Duration) -> Result<reqwest::Client> {
     let builder = reqwest::Client::builder()

@@ -3,15 +3,13 @@
 //! The layers below never resend: the channel reconnects only for the next request, and gRPC retries need a
 //! configuration that is not set. So only [`Client::call`] decides whether an unanswered request is resent.
 
-use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use idmill::{Error, ErrorKind, Result};
-use idmill_kit::{Address, Preferred, Resend, refuse};
+use idmill_kit::{Address, Asked, Preferred, Resend, refuse};
 use parking_lot::Mutex;
-use prost::Message;
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -19,12 +17,10 @@ use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic_prost::ProstCodec;
 
-use super::classify::{
-    Fate, Fault, beforehand, fate, is_expired, not_sent, of_status, read_failed, unreachable,
-};
+use super::classify::{Fate, Fault, beforehand, failed, fate, is_expired, not_sent, of_status, unreachable};
 use super::guard::Guard;
 use super::options::EtcdOptions;
-use super::wire::{self, Authenticate, Authenticated, Header, Range, RangeAnswer, Txn, TxnAnswer};
+use super::wire::{Authenticate, Call, Header, Range, RangeAnswer, Txn, TxnAnswer};
 
 /// Longest time for a connect. Never more than half of the timeout, so that a failed connect is detected
 /// before the request counts as lost.
@@ -44,7 +40,7 @@ pub(super) struct Client {
     user: Option<(String, String)>,
     token: Mutex<Option<AsciiMetadataValue>>,
     timeout: Duration,
-    guard: Guard,
+    pub(super) guard: Guard,
 }
 
 struct Member {
@@ -74,34 +70,35 @@ impl Client {
         })
     }
 
-    pub(super) fn guard(&self) -> &Guard {
-        &self.guard
-    }
-
     /// A linearizable read.
     pub(super) async fn range(&self, range: &Range) -> Result<RangeAnswer> {
-        let read: Result<Answered<RangeAnswer>, _> = self.call(wire::RANGE, range, Resend::Harmless).await;
-        read.map(|answered| answered.answer).map_err(read_failed)
+        let read = self.call(range, Resend::Harmless).await;
+        read.map(|answered| answered.answer).map_err(|fault| failed(fault, Asked::Read))
     }
 
     pub(super) async fn txn(&self, txn: &Txn, resend: Resend) -> Result<Answered<TxnAnswer>, Fault> {
-        self.call(wire::TXN, txn, resend).await
+        self.call(txn, resend).await
     }
 
     /// Sends the request to one member after the other until one answers. A request that may have been
     /// applied is resent only if that is harmless, for at most one more timeout.
-    async fn call<Q, A>(&self, path: &'static str, request: &Q, resend: Resend) -> Result<Answered<A>, Fault>
-    where
-        Q: Message + Clone + 'static,
-        A: Message + Default + Answer + 'static,
-    {
+    async fn call<Q: Call<Answer: Answer>>(
+        &self,
+        request: &Q,
+        resend: Resend,
+    ) -> Result<Answered<Q::Answer>, Fault> {
         let mut lost: Option<(Fault, Instant)> = None;
-        let mut waits = pauses().build();
+        // The pauses between rounds through the members.
+        let mut waits = ExponentialBuilder::new()
+            .with_min_delay(Duration::from_millis(10))
+            .with_max_delay(Duration::from_millis(500))
+            .without_max_times()
+            .build();
         loop {
             let mut last = None;
             for number in self.preferred.order() {
                 let until = lost.as_ref().map_or_else(|| Instant::now() + self.timeout, |(_, until)| *until);
-                let fault = match self.ask(number, path, request, until).await {
+                let fault = match self.ask(number, request, until).await {
                     Ok(answer) => return Ok(Answered { answer, resent: lost.is_some() }),
                     Err(fault) => fault,
                 };
@@ -123,32 +120,27 @@ impl Client {
         }
     }
 
-    async fn ask<Q, A>(
+    async fn ask<Q: Call<Answer: Answer>>(
         &self,
         number: usize,
-        path: &'static str,
         request: &Q,
         until: Instant,
-    ) -> Result<A, Fault>
-    where
-        Q: Message + Clone + 'static,
-        A: Message + Default + Answer + 'static,
-    {
+    ) -> Result<Q::Answer, Fault> {
         let member = &self.members[number];
         let floor = self.guard.floor().map_err(Fault::Violation)?;
         let mut token = self.token(member, until).await?;
-        let mut asked = member.send(path, request.clone(), token.as_ref(), until).await;
+        let mut asked = member.send(request.clone(), token.as_ref(), until).await;
         if token.is_some() && asked.as_ref().is_err_and(is_expired) {
             self.forget(token.as_ref());
             token = self.token(member, until).await?;
-            asked = member.send(path, request.clone(), token.as_ref(), until).await;
+            asked = member.send(request.clone(), token.as_ref(), until).await;
         }
         if asked.is_ok() {
             self.preferred.prefer(number);
         } else {
             self.preferred.leave(number);
         }
-        let answer: A = asked?;
+        let answer = asked?;
         let (header, wrote) = answer.header();
         let floor = if wrote { floor.above() } else { floor };
         self.guard.check(header, floor).map_err(Fault::Violation)?;
@@ -162,10 +154,9 @@ impl Client {
             return Ok(Some(token));
         }
         let request = Authenticate { name, password };
-        let answer: Result<Authenticated, _> = member.send(wire::AUTHENTICATE, request, None, until).await;
-        let token = answer.map_err(beforehand)?.token;
+        let answer = member.send(request, None, until).await.map_err(beforehand)?;
         let mut token: AsciiMetadataValue =
-            token.parse().map_err(|_| not_sent("the token cannot be sent in a header"))?;
+            answer.token.parse().map_err(|_| not_sent("the token cannot be sent in a header"))?;
         token.set_sensitive(true);
         Ok(Some(self.token.lock().insert(token).clone()))
     }
@@ -179,15 +170,11 @@ impl Client {
     }
 }
 
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let members: Vec<_> = self.members.iter().map(|member| member.endpoint.uri().to_string()).collect();
-        f.debug_struct("Client")
-            .field("members", &members)
-            .field("guard", &self.guard)
-            .finish_non_exhaustive()
-    }
-}
+idmill_kit::debug_fields!(
+    Client | client | members =
+        client.members.iter().map(|member| member.endpoint.uri().to_string()).collect::<Vec<_>>(),
+    guard = client.guard
+);
 
 /// An answer whose header is checked.
 trait Answer {
@@ -221,17 +208,12 @@ impl Member {
         Ok(Self { endpoint, channel })
     }
 
-    async fn send<Q, A>(
+    async fn send<Q: Call>(
         &self,
-        path: &'static str,
         request: Q,
         token: Option<&AsciiMetadataValue>,
         until: Instant,
-    ) -> Result<A, Fault>
-    where
-        Q: Message + 'static,
-        A: Message + Default + 'static,
-    {
+    ) -> Result<Q::Answer, Fault> {
         let line = self.channel.lock().clone();
         let address = self.endpoint.uri().authority().map_or("", |authority| authority.as_str());
         let mut request = tonic::Request::new(request);
@@ -240,9 +222,14 @@ impl Member {
         if let Some(token) = token {
             request.metadata_mut().insert("token", token.clone());
         }
-        let asked = timeout_at(until, unary(address, line.channel, path, request)).await;
-        let silent = || Fault::lost(format!("{address}: no answer within the timeout"));
-        let asked = asked.unwrap_or_else(|_| Err(silent()));
+        let unary = async {
+            let mut grpc = Grpc::new(line.channel);
+            grpc.ready().await.map_err(|error| unreachable(address, &error))?;
+            let answer = grpc.unary(request, PathAndQuery::from_static(Q::PATH), ProstCodec::default()).await;
+            Ok(answer.map_err(|status| of_status(address, status))?.into_inner())
+        };
+        let silent = |_| Err(Fault::lost(format!("{address}: no answer within the timeout")));
+        let asked = timeout_at(until, unary).await.unwrap_or_else(silent);
         if matches!(asked, Err(Fault::Lost(_))) {
             self.hang_up(line.number);
         }
@@ -259,30 +246,11 @@ impl Member {
     }
 }
 
-async fn unary<Q, A>(
-    address: &str,
-    channel: Channel,
-    path: &'static str,
-    request: tonic::Request<Q>,
-) -> Result<A, Fault>
-where
-    Q: Message + 'static,
-    A: Message + Default + 'static,
-{
-    let mut grpc = Grpc::new(channel);
-    grpc.ready().await.map_err(|error| unreachable(address, &error))?;
-    let answer = grpc.unary(request, PathAndQuery::from_static(path), ProstCodec::default()).await;
-    Ok(answer.map_err(|status| of_status(address, status))?.into_inner())
-}
-
 fn tls(options: &EtcdOptions) -> Result<ClientTlsConfig> {
     let read = |file: &Path| {
         std::fs::read(file).map_err(|error| {
-            let kind = if error.kind() == std::io::ErrorKind::NotFound {
-                ErrorKind::NotFound
-            } else {
-                ErrorKind::Denied
-            };
+            let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+            let kind = if is_missing { ErrorKind::NotFound } else { ErrorKind::Denied };
             Error::new(kind, format!("cannot read {}: {error}", file.display())).because(error)
         })
     };
@@ -299,12 +267,4 @@ fn tls(options: &EtcdOptions) -> Result<ClientTlsConfig> {
 fn bad_tls(error: &tonic::transport::Error) -> Error {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
     refuse(format!("the certificates are invalid{cause}"))
-}
-
-/// Pauses between rounds through the members.
-fn pauses() -> ExponentialBuilder {
-    ExponentialBuilder::new()
-        .with_min_delay(Duration::from_millis(10))
-        .with_max_delay(Duration::from_millis(500))
-        .without_max_times()
 }
