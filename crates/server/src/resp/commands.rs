@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use idmill::IdRange;
+use idmill::{IdRange, SequenceName};
 
 use super::reply::Answer;
 use super::request::{Command, LONGEST};
@@ -129,15 +129,17 @@ impl Session {
         Ok(last.map_or(Answer::Null, |last| Answer::text(last.to_string())))
     }
 
-    /// Returns how many of the sequences exist in the store.
+    /// Returns how many of the sequences exist in the store, which is read in one call.
     async fn exists(&mut self, command: Command<'_>) -> Outcome {
-        let mut found = 0;
-        for at in 1..command.len() {
+        let caller = self.caller()?;
+        let name = |at| {
             let name = text(command.word(at).unwrap_or_default())?;
-            self.caller()?.may(Right::Draw, name)?;
-            found += i64::from(self.is_stored(name).await?);
-        }
-        Ok(Answer::Integer(found))
+            caller.may(Right::Draw, name)?;
+            Ok(SequenceName::new(name)?)
+        };
+        let names = (1..command.len()).map(name).collect::<Result<Vec<_>, CommandError>>()?;
+        let found = self.stored(names).await?;
+        Ok(Answer::Integer(found.iter().map(|found| i64::from(found.is_some())).sum()))
     }
 
     async fn auth(&mut self, secret: &[u8]) -> Outcome {

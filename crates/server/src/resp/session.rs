@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use derive_more::From;
-use idmill::{Error, ErrorKind, Status};
-
-use tokio::time::Instant;
+use idmill::store::SequenceInfo;
+use idmill::{Error, ErrorKind, Operation, SequenceName, Status};
+use idmill_kit::{among, no_answer};
+use tokio::time::{Instant, timeout_at};
 
 use super::reply::Answer;
 use super::request::{Command, LONGEST, LONGEST_OF_NOBODY};
@@ -176,11 +177,20 @@ impl Session {
         Ok(self.waited(draw(&served, due)).await?)
     }
 
-    /// Returns whether the sequence is in the store.
-    pub(super) async fn is_stored(&mut self, name: &str) -> Result<bool, CommandError> {
-        self.due()?;
-        let state = self.state.clone();
-        Ok(self.waited(state.draws.sequences().admin().inspect(name)).await?.is_some())
+    /// Reads sequences from the store in one call. Fails with the first error.
+    pub(super) async fn stored(
+        &mut self,
+        names: Vec<SequenceName>,
+    ) -> Result<Vec<Option<SequenceInfo>>, CommandError> {
+        let (due, state) = (self.due()?, self.state.clone());
+        let late = |_| Error::new(ErrorKind::Unavailable, no_answer(state.proxy.limit()));
+        let read = async |names: Vec<SequenceName>| state.proxy.drawn().inspect_many(&names).await;
+        let found = async {
+            let found = among(names.into_iter().map(Ok), ErrorKind::Unavailable, read);
+            timeout_at(due, found).await.map_err(late)?.into_iter().collect::<Result<_, _>>()
+        };
+        let found = self.waited(found).await;
+        Ok(found.map_err(|error| error.during(Operation::Inspect))?)
     }
 
     pub(super) async fn authenticate(&mut self, secret: &str) -> Result<(), Refusal> {

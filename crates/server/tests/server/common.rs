@@ -71,7 +71,7 @@ pub(crate) async fn with_orders() -> FaultyStore {
     store
 }
 
-/// A memory store that counts reserves, creations and inspections, and can be made to reject these.
+/// A memory store that counts reserves, creations and reads, and can be made to reject these.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watched {
     pub(crate) memory: FaultyStore,
@@ -116,6 +116,18 @@ impl Store for Watched {
         Box::pin(async move {
             self.asked()?;
             self.memory.inspect(name).await
+        })
+    }
+
+    fn inspect_many<'a>(
+        &'a self,
+        names: &'a [SequenceName],
+    ) -> StoreFuture<'a, Vec<Result<Option<SequenceInfo>>>> {
+        Box::pin(async move {
+            match self.asked() {
+                Ok(()) => self.memory.inspect_many(names).await,
+                Err(error) => vec![Err(error); names.len()],
+            }
         })
     }
 }

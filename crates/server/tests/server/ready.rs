@@ -28,7 +28,7 @@ async fn until_unready(server: &Running) -> String {
     .await
 }
 
-async fn until_ready(server: &Running) {
+pub(crate) async fn until_ready(server: &Running) {
     eventually("the server is ready", async || match ready(server).await {
         (true, _) => Ok(()),
         (false, text) => Err(text),

@@ -4,7 +4,8 @@ use idmill_kit::Existing;
 use idmill_server::{Access, Pattern, Right, Secret, Token};
 use idmill_testing::faulty::FaultyStore;
 
-use crate::common::{Running, with_orders};
+use crate::common::{Running, Watched, with_orders};
+use crate::ready::until_ready;
 
 #[tokio::test]
 async fn ids_are_drawn_one_by_one_in_blocks_and_in_ranges() {
@@ -19,6 +20,23 @@ async fn ids_are_drawn_one_by_one_in_blocks_and_in_ranges() {
     assert_eq!(client.ask("GET orders").await, "$2");
     assert_eq!(client.line().await, "15");
     assert_eq!(client.ask("EXISTS orders nothing").await, ":1");
+}
+
+#[tokio::test]
+async fn exists_reads_all_names_in_one_call() {
+    let store = Watched::default();
+    let server = Running::over(store.clone()).await;
+    let mut client = server.client().await;
+    client.id("INCR orders").await;
+    // The server reads the store by itself until it is ready.
+    until_ready(&server).await;
+    let before = store.calls();
+    assert_eq!(client.ask("EXISTS orders a b orders c d e f").await, ":2");
+    assert_eq!(store.calls() - before, 1);
+    store.break_all(true);
+    assert!(client.ask("EXISTS orders a").await.starts_with("-VIOLATION"));
+    assert!(client.ask(&format!("EXISTS orders {}", "a".repeat(201))).await.starts_with("-ERR"));
+    assert_eq!(store.calls() - before, 2, "an invalid name is rejected without a call");
 }
 
 #[tokio::test]
