@@ -112,6 +112,7 @@ pub mod __private {
     pub use crate::bounded_map::BoundedMap;
     pub use crate::id::{checked, read};
     pub use crate::refill::engine::policy::settled;
+    pub use crate::sequences::is_answer;
     #[cfg(feature = "serde")]
     pub use crate::serialization::{read_id, write_id};
     pub use crate::state::metrics::count;

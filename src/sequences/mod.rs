@@ -27,6 +27,7 @@ use probe::Probe;
 pub use administration::Admin;
 pub use builder::SequenceBuilder;
 pub use health::{HealthReport, Trouble};
+pub use probe::is_answer;
 pub use start::SequencesBuilder;
 
 /// How much longer than the close timeout `close` waits for a runtime that does not run.

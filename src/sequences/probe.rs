@@ -71,7 +71,7 @@ impl Probe {
 /// Returns whether the store serves other requests. An error that every request gets, for example because the
 /// file was replaced or the tables are missing, is none. Other permanent errors, such as `Denied`, may
 /// concern only this name.
-fn is_answer<T>(outcome: &Result<T>) -> bool {
+pub fn is_answer<T>(outcome: &Result<T>) -> bool {
     outcome.as_ref().err().is_none_or(|error| {
         let is_of_all = matches!(error.kind(), ErrorKind::StoreViolation | ErrorKind::NotFound);
         error.status() == Status::Permanent && !is_of_all

@@ -54,7 +54,7 @@ fn shortened(text: &str) -> Cow<'_, str> {
 fn done(act: Act<'_>, info: Option<&SequenceInfo>) {
     tracing::info!(
         target: "idmill::audit",
-        by = act.by.map(Caller::name), certificate = act.peer.subject(), peer = %act.peer,
+        by = act.by.map(Caller::name), certificate = act.peer.subject.as_deref(), peer = %act.peer,
         sequence = act.sequence, outcome = "done",
         next = info.and_then(|info| info.next), max = info.map(|info| info.bounds.max()),
         incarnation = info.map(|info| info.identity.incarnation), epoch = info.map(|info| info.identity.epoch),
@@ -67,7 +67,7 @@ fn not_done(act: Act<'_>, outcome: &'static str, why: &dyn Display, unlogged: Op
     let sequence = Some(act.sequence).filter(|sequence| !sequence.is_empty());
     tracing::warn!(
         target: "idmill::audit",
-        by = act.by.map(Caller::name), certificate = act.peer.subject(), peer = %act.peer,
+        by = act.by.map(Caller::name), certificate = act.peer.subject.as_deref(), peer = %act.peer,
         sequence = sequence.map(|name| display(shortened(name))), outcome,
         why = %shortened(&why.to_string()), unlogged,
         "{}", act.did

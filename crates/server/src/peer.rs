@@ -23,12 +23,12 @@ const GUESSES: u32 = 5;
 pub(crate) struct Peer {
     address: Option<SocketAddr>,
     /// The subject of the client's certificate.
-    subject: Option<String>,
+    pub(crate) subject: Option<String>,
     guesses: AtomicU32,
     /// When bytes last arrived over HTTP; moved on by the time of successful draws.
     arrived: Mutex<Option<Instant>>,
-    /// Notified to disconnect the client.
-    cut: Notify,
+    /// Notified to disconnect the client, even if it reads nothing.
+    pub(crate) cut: Notify,
     /// Counts the connection towards the token that the client sent last.
     permit: Mutex<Option<ConnectionPermit>>,
 }
@@ -63,20 +63,6 @@ impl Peer {
             *at = (*at + begun.elapsed()).min(Instant::now());
         }
         Ok(outcome)
-    }
-
-    /// Disconnects the client, even if it reads nothing.
-    pub(crate) fn disconnect(&self) {
-        self.cut.notify_one();
-    }
-
-    /// Completes when the client must be disconnected.
-    pub(crate) async fn disconnected(&self) {
-        self.cut.notified().await;
-    }
-
-    pub(crate) fn subject(&self) -> Option<&str> {
-        self.subject.as_deref()
     }
 
     /// Counts the connection towards this token, and no longer towards the previous token.

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use idmill::__private::is_answer;
 use idmill::{Error, ErrorKind, HealthReport, Result, SequenceName, Sequences, Status};
 use tokio::sync::watch;
 use tokio::time::{interval, timeout};
@@ -54,14 +55,9 @@ impl ProbeResult {
 
     fn of<T>(outcome: &Result<T>) -> Self {
         match outcome {
-            Err(error) if error.status() != Status::Permanent => Self::Silence,
-            // Every request fails with this error, for example because the file was replaced or the tables
-            // are missing.
-            Err(error) if matches!(error.kind(), ErrorKind::StoreViolation | ErrorKind::NotFound) => {
-                Self::Fault
-            }
-            // Other permanent errors, such as `Denied`, may concern only this name.
-            _ => Self::Answer,
+            outcome if is_answer(outcome) => Self::Answer,
+            Err(error) if error.status() == Status::Permanent => Self::Fault,
+            _ => Self::Silence,
         }
     }
 }
@@ -90,7 +86,13 @@ impl Readiness {
     /// the store answers.
     pub(crate) fn failed(&self, error: &Error) {
         if error.status() != Status::Permanent {
-            self.lose_store();
+            self.store.send_if_modified(|heard| {
+                let answered = *heard == ProbeResult::Answer;
+                if answered {
+                    *heard = ProbeResult::Silence;
+                }
+                answered
+            });
         }
         self.doubt(error);
     }
@@ -102,16 +104,6 @@ impl Readiness {
             // Relaxed: no other data depends on this flag.
             self.doubted.store(true, Ordering::Relaxed);
         }
-    }
-
-    fn lose_store(&self) {
-        self.store.send_if_modified(|heard| {
-            let answered = *heard == ProbeResult::Answer;
-            if answered {
-                *heard = ProbeResult::Silence;
-            }
-            answered
-        });
     }
 
     /// Returns the readiness. Unless the store answered the last probe, waits for an answer for at most

@@ -1,14 +1,11 @@
 //! Open sequences, and draws from them.
 
 use std::collections::BTreeMap;
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use derive_more::Debug;
-use idmill::store::{Bounds, Change, Identity, SequenceInfo};
 use idmill::{
     Allocator, Error, ErrorKind, IdRange, Operation, Ranges, Result, SequenceBuilder, SequenceName,
     Sequences, Status,
@@ -32,7 +29,7 @@ pub(crate) type Configure = dyn Fn(&str, SequenceBuilder<i64>) -> SequenceBuilde
 /// An open sequence. Ids are at most 2^63 − 1, the largest integer of the Redis protocol.
 #[derive(Debug)]
 pub(crate) struct OpenSequence {
-    allocator: Allocator<i64>,
+    pub(crate) allocator: Allocator<i64>,
     last: AtomicI64,
     /// Number of callers that wait for the store.
     waiting: AtomicUsize,
@@ -92,9 +89,10 @@ impl OpenSequence {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Runs `draw`, and counts it if it fails.
+    /// Runs `draw`, counts its caller as waiting, and counts the draw if it fails.
     async fn asked<T>(&self, draw: impl Future<Output = Result<T>>) -> Result<T> {
-        self.counted(draw).await.inspect_err(|_| {
+        let _waiting = Waiting::at(&self.waiting);
+        draw.await.inspect_err(|_| {
             // Relaxed: only a counter.
             self.failed.fetch_add(1, Ordering::Relaxed);
         })
@@ -102,23 +100,6 @@ impl OpenSequence {
 
     pub(crate) fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
-    }
-
-    /// Runs `draw`, and counts the caller as waiting once the future is pending.
-    async fn counted<T>(&self, draw: impl Future<Output = T>) -> T {
-        let (mut draw, mut waiting) = (pin!(draw), None);
-        poll_fn(|context| {
-            let polled = draw.as_mut().poll(context);
-            if polled.is_pending() && waiting.is_none() {
-                waiting = Some(Waiting::at(&self.waiting));
-            }
-            polled
-        })
-        .await
-    }
-
-    pub(crate) fn allocator(&self) -> &Allocator<i64> {
-        &self.allocator
     }
 
     #[inline]
@@ -152,82 +133,50 @@ pub(crate) fn is_soon(to_exhaustion: Duration) -> bool {
     to_exhaustion < SOON
 }
 
-/// The open sequences, by name.
+/// Sequences by name.
+pub(crate) type Open = BTreeMap<SequenceName, Arc<OpenSequence>>;
+
+/// The sequences that clients draw from.
 #[derive(Debug)]
 pub(crate) struct OpenSequences {
-    sequences: Sequences,
-    administered: Sequences,
+    pub(crate) sequences: Sequences,
+    /// The sequences for administration: the same store, but sequences can be created.
+    pub(crate) administered: Sequences,
     timeout: Duration,
     #[debug(skip)]
-    configure: Arc<Configure>,
+    pub(crate) configure: Arc<Configure>,
+    /// The open sequences, by name.
     #[debug(skip)]
-    open: Arc<Open>,
-}
-
-/// Open sequences, and the errors of sequences that could not be opened.
-#[derive(Debug, Default)]
-struct Open {
-    served: RwLock<BTreeMap<SequenceName, Arc<OpenSequence>>>,
-    unopened: Unopened,
+    pub(crate) open: RwLock<Open>,
+    /// The errors of sequences that could not be opened.
+    #[debug(skip)]
+    pub(crate) unopened: Unopened,
 }
 
 impl OpenSequences {
     pub(crate) fn of(sequences: Sequences, administered: Sequences, timeout: Duration) -> Self {
-        Self {
-            sequences,
-            administered,
-            timeout,
-            configure: Arc::new(|_, builder| builder),
-            open: Arc::default(),
-        }
-    }
-
-    /// Uses these settings for each sequence that is opened.
-    pub(crate) fn configured(self, configure: Arc<Configure>) -> Self {
-        Self { configure, ..self }
-    }
-
-    pub(crate) fn sequences(&self) -> &Sequences {
-        &self.sequences
-    }
-
-    /// Returns the sequences for administration: the same store, but sequences can be created.
-    pub(crate) fn administered(&self) -> &Sequences {
-        &self.administered
-    }
-
-    pub(crate) async fn create(&self, name: &str, bounds: Bounds) -> Result<SequenceInfo> {
-        let (administered, of) = (self.administered.clone(), name.to_owned());
-        self.changing(name, async move { administered.admin().create(of, bounds).await }).await
-    }
-
-    pub(crate) async fn set(&self, name: &str, change: Change) -> Result<SequenceInfo> {
-        let (administered, of) = (self.administered.clone(), name.to_owned());
-        self.changing(name, async move { administered.admin().set(of, change).await }).await
-    }
-
-    pub(crate) async fn remove(&self, name: &str, expected: Option<Identity>) -> Result<bool> {
-        let (administered, of) = (self.administered.clone(), name.to_owned());
-        let remove = async move {
-            match expected {
-                Some(identity) => administered.admin().remove_if(of, identity).await,
-                None => administered.admin().remove(of).await,
-            }
-        };
-        self.changing(name, remove).await
+        let (open, unopened) = Default::default();
+        let configure = Arc::new(|_: &str, builder| builder);
+        Self { sequences, administered, timeout, configure, open, unopened }
     }
 
     /// Changes a stored sequence. Unless the change certainly failed, the sequence's ids in memory are
     /// dropped before this function returns.
     ///
-    /// The change runs in its own task: the ids must be dropped even if the client disconnects.
-    pub(crate) async fn changing<T: Send + 'static>(
-        &self,
-        name: &str,
-        change: impl Future<Output = Result<T>> + Send + 'static,
-    ) -> Result<T> {
-        let mut stale =
-            Stale { sequences: self.sequences.clone(), open: self.open.clone(), name: Some(name.to_owned()) };
+    /// The change runs in its own task: the ids must be dropped even if the client disconnects. `change` gets
+    /// the sequences for administration and the name.
+    pub(crate) async fn changing<N, T, F>(
+        self: &Arc<Self>,
+        name: &N,
+        change: impl FnOnce(Sequences, N) -> F,
+    ) -> Result<T>
+    where
+        N: AsRef<str> + Clone,
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let change = change(self.administered.clone(), name.clone());
+        let mut stale = Stale(Some((self.clone(), name.as_ref().to_owned())));
         let changing = async move {
             let outcome = change.await;
             if outcome.as_ref().is_err_and(|error: &Error| error.status() != Status::Unknown) {
@@ -235,7 +184,7 @@ impl OpenSequences {
             }
             outcome
         };
-        let lost = |_| Err(Error::from(ErrorKind::UnknownOutcome).of(name));
+        let lost = |_| Err(Error::from(ErrorKind::UnknownOutcome).of(name.as_ref()));
         tokio::spawn(changing.in_current_span()).await.unwrap_or_else(lost)
     }
 
@@ -247,7 +196,7 @@ impl OpenSequences {
 
     /// Returns the sequence if it is open.
     pub(crate) fn open(&self, name: &str) -> Option<Arc<OpenSequence>> {
-        self.open.served.read().get(name).cloned()
+        self.open.read().get(name).cloned()
     }
 
     /// Returns the sequence, and opens it from the store if necessary.
@@ -256,11 +205,11 @@ impl OpenSequences {
             return Ok(served);
         }
         let name = SequenceName::new(name)?;
-        self.unopened(&name)?;
+        self.unopened.check(&name)?;
         let builder = self.sequences.sequence::<i64>(&name).timeout(self.timeout);
         let opened = (self.configure)(&name, builder).await;
-        let allocator = opened.inspect_err(|error| self.open.unopened.note(&name, error))?;
-        self.open.unopened.forget(&name);
+        let allocator = opened.inspect_err(|error| self.unopened.note(&name, error))?;
+        self.unopened.forget(&name);
         let opened = || OpenSequence {
             allocator,
             last: AtomicI64::new(NONE),
@@ -268,28 +217,7 @@ impl OpenSequences {
             failed: AtomicU64::new(0),
             used: AtomicBool::new(true),
         };
-        Ok(self.open.served.write().entry(name).or_insert_with(|| Arc::new(opened())).clone())
-    }
-
-    /// Checks the last error of a name that is not open.
-    ///
-    /// # Errors
-    /// The cached error, if the sequence could not be opened a short time ago.
-    pub(crate) fn unopened(&self, name: &str) -> Result<()> {
-        self.open.unopened.check(name)
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.open.served.read().len()
-    }
-
-    /// Calls `look` with the open sequences, ordered by name. `look` must not open a sequence: the map is
-    /// locked.
-    pub(crate) fn with_open<T>(
-        &self,
-        look: impl FnOnce(&BTreeMap<SequenceName, Arc<OpenSequence>>) -> T,
-    ) -> T {
-        look(&self.open.served.read())
+        Ok(self.open.write().entry(name).or_insert_with(|| Arc::new(opened())).clone())
     }
 
     /// Returns the sequences that end soon at their current rate, with the remaining time, soonest first.
@@ -300,7 +228,7 @@ impl OpenSequences {
             let ends = served.allocator.snapshot().time_to_exhaustion.filter(|time| used && is_soon(*time));
             ends.map(|time| (served.allocator.name().to_owned(), time))
         };
-        let mut ending: Vec<_> = self.open.served.read().values().filter_map(ends).collect();
+        let mut ending: Vec<_> = self.open.read().values().filter_map(ends).collect();
         ending.sort_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
         ending
     }
@@ -312,30 +240,27 @@ impl OpenSequences {
         let is_kept = |served: &Arc<OpenSequence>| {
             served.used.swap(false, Ordering::Relaxed) || Arc::strong_count(served) > 1
         };
-        self.open.served.write().retain(|_, served| is_kept(served));
+        self.open.write().retain(|_, served| is_kept(served));
     }
 }
 
-/// A change in progress. Dropping this value drops the sequence's ids in memory, unless [`keep`](Self::keep)
-/// was called.
-struct Stale {
-    sequences: Sequences,
-    open: Arc<Open>,
-    name: Option<String>,
-}
+/// A change in progress. Dropping this value drops the sequence's ids in memory, unless
+/// [`keep`](Self::keep) was called.
+struct Stale(Option<(Arc<OpenSequences>, String)>);
 
 impl Stale {
     /// Keeps the ids, because nothing was changed.
     fn keep(&mut self) {
-        self.name = None;
+        self.0 = None;
     }
 }
 
 impl Drop for Stale {
     fn drop(&mut self) {
-        let Some(name) = self.name.take() else { return };
-        self.sequences.discard(&name);
-        self.open.unopened.forget(&name);
+        if let Some((draws, name)) = self.0.take() {
+            draws.sequences.discard(&name);
+            draws.unopened.forget(&name);
+        }
     }
 }
 
@@ -360,7 +285,7 @@ mod tests {
         let held = draws.find("held").await.unwrap();
         draws.find("drawn").await.unwrap().next(soon()).await.unwrap();
         draws.find("idle").await.unwrap();
-        let open = || draws.with_open(|open| open.keys().map(ToString::to_string).collect::<Vec<_>>());
+        let open = || draws.open.read().keys().map(ToString::to_string).collect::<Vec<_>>();
         draws.sweep();
         assert_eq!(open(), ["drawn", "held", "idle"], "each was opened since the last sweep");
         draws.find("drawn").await.unwrap().next(soon()).await.unwrap();

@@ -7,8 +7,6 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::http::HeaderMap;
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use idmill::{Result, SequenceBuilder, Sequences};
 use idmill_kit::secrets;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -25,7 +23,7 @@ use crate::listener::{Clients, Door, Spot, accept};
 use crate::peer::Peer;
 use crate::readiness::Readiness;
 use crate::sequences::{Configure, OpenSequences};
-use crate::state::{Metrics, ServerState};
+use crate::state::{Render, ServerState};
 use crate::status::{About, ServerStatus};
 use crate::store_proxy::StoreProxy;
 use crate::tls::{Stream, Tls};
@@ -42,7 +40,7 @@ const HTTP_FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
 /// Builds a [`Server`].
-#[derive(Debug)]
+#[derive(derive_more::Debug)]
 #[must_use = "nothing listens before `bind`"]
 pub struct ServerBuilder {
     sequences: Sequences,
@@ -51,20 +49,19 @@ pub struct ServerBuilder {
     tls: Option<Tls>,
     resp: Option<Spot>,
     http: Option<Spot>,
-    metrics: Option<Metrics>,
-    parents: Option<http::Parents>,
+    #[debug(skip)]
+    metrics: Option<Arc<Render>>,
+    #[debug(skip)]
+    parents: Option<Arc<http::Adopt>>,
     timeout: Duration,
     max_connections: usize,
     shutdown_timeout: Duration,
     hosts: Vec<String>,
     store: Option<String>,
     shutdown_delay: Duration,
-    configure: Configured,
+    #[debug(skip)]
+    configure: Arc<Configure>,
 }
-
-#[derive(derive_more::Debug)]
-#[debug("Configured(…)")]
-struct Configured(Arc<Configure>);
 
 macro_rules! setters {
     ($($(#[$doc:meta])* $name:ident($this:ident, $value:ident: $ty:ty) { $effect:expr })+) => {
@@ -94,13 +91,13 @@ setters! {
     /// Serves `/metrics` with the text that `render` returns, which should be the metrics of this
     /// process's recorder.
     metrics(self, render: impl Fn() -> String + Send + Sync + 'static) {
-        self.metrics = Some(Metrics(Arc::new(render)))
+        self.metrics = Some(Arc::new(render))
     }
 
     /// Sets the parent span of each HTTP request from the request's headers. The spans are `tracing` spans of
     /// the level `DEBUG`. Probes have no span, unless the router is nested.
     parents(self, adopt: impl Fn(&tracing::Span, &HeaderMap) + Send + Sync + 'static) {
-        self.parents = Some(http::Parents(Arc::new(adopt)))
+        self.parents = Some(Arc::new(adopt))
     }
 
     /// Sets the sequences for administration and inspection. Default: the sequences for draws. Pass
@@ -124,7 +121,7 @@ setters! {
         self,
         settings: impl Fn(&str, SequenceBuilder<i64>) -> SequenceBuilder<i64> + Send + Sync + 'static
     ) {
-        self.configure = Configured(Arc::new(settings))
+        self.configure = Arc::new(settings)
     }
 
     /// Requires TLS for both protocols. Default: connections are not encrypted.
@@ -167,19 +164,18 @@ impl ServerBuilder {
         };
         let (resp, http) = (listen(self.resp).await?, listen(self.http).await?);
         let port = resp.as_ref().and_then(|listener| listener.local_addr().ok()).map_or(0, |at| at.port());
-        let proxy = StoreProxy::of(&self.sequences, &self.administered, self.timeout);
-        let (draws, ending) =
-            (OpenSequences::of(self.sequences, self.administered, self.timeout), CancellationToken::new());
-        let draws = draws.configured(self.configure.0);
+        let proxy = StoreProxy::of(self.sequences.store().clone(), self.timeout);
+        let mut draws = OpenSequences::of(self.sequences, self.administered, self.timeout);
+        draws.configure = self.configure;
         let most = self.max_connections.min(Semaphore::MAX_PERMITS);
         let places = Arc::new(Semaphore::new(most));
         let address = address_of(http.as_ref());
         let (started, name) = (Instant::now(), name(address));
         let about = About { started, name, store: self.store, places: places.clone(), most };
         let state = Arc::new(ServerState {
-            draws,
+            draws: Arc::new(draws),
             proxy,
-            audit: Audit::of(self.access.clock().clone()),
+            audit: Audit::of(self.access.clock.clone()),
             access: self.access,
             port,
             metrics: self.metrics,
@@ -187,9 +183,9 @@ impl ServerBuilder {
             readiness: Readiness::default(),
             last_answers: LastAnswers::default(),
             readers: Readers::default(),
-            ending,
+            ending: CancellationToken::new(),
         });
-        let clients = Clients::new(places, state.access.clock().clone());
+        let clients = Clients::new(places, state.access.clock.clone());
         let router = http::router(state.clone(), Hosts::of(self.hosts, address), self.parents);
         let ids = Arc::new(AtomicI64::new(1));
         let (tls, shutdown_timeout, shutdown_delay) = (self.tls, self.shutdown_timeout, self.shutdown_delay);
@@ -260,7 +256,7 @@ impl Server {
             store: None,
             parents: None,
             shutdown_delay: Duration::ZERO,
-            configure: Configured(Arc::new(|_, builder| builder)),
+            configure: Arc::new(|_, builder| builder),
         }
     }
 
@@ -348,8 +344,16 @@ impl Server {
         let (state, clients) = (&self.state, &self.clients);
         // Dropping this future disconnects the clients of the listeners.
         let _cut = clients.cut.clone().drop_guard();
-        let resp = resp_of(state.clone(), self.ids.clone());
-        let http = http_of(self.router.clone(), state.ending.clone());
+        let (served, ids) = (state.clone(), self.ids.clone());
+        let resp = move |stream: Stream| {
+            let peer = Peer::of(&stream);
+            resp::serve(served.clone(), stream, peer, next(&ids))
+        };
+        let (router, ending) = (self.router.clone(), state.ending.clone());
+        let http = move |stream: Stream| {
+            let peer = Peer::of(&stream);
+            http::serve(stream, peer, router.clone(), ending.clone())
+        };
         let probes = Arc::new(Semaphore::new(PROBES));
         let door = |listener, full, probes| Door { listener, tls: self.tls.as_ref(), full, probes };
         let ended = async {
@@ -364,7 +368,7 @@ impl Server {
             () = sweep(state) => {}
             () = tls::watch(self.tls.as_ref()) => {}
             () = state.status.keep(&state.draws, &state.readiness) => {}
-            () = state.readiness.watch(state.draws.administered()) => {}
+            () = state.readiness.watch(&state.draws.administered) => {}
         }
         // Further connections are not accepted from now on.
         drop((self.resp, self.http));
@@ -388,28 +392,6 @@ fn next(ids: &AtomicI64) -> i64 {
     ids.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Returns the function that serves a Redis client.
-fn resp_of(
-    state: Arc<ServerState>,
-    ids: Arc<AtomicI64>,
-) -> impl Fn(Stream) -> BoxFuture<'static, ()> + Clone + Send {
-    move |stream| {
-        let peer = Peer::of(&stream);
-        resp::serve(state.clone(), stream, peer, next(&ids)).boxed()
-    }
-}
-
-/// Returns the function that serves an HTTP client.
-fn http_of(
-    router: Router,
-    ending: CancellationToken,
-) -> impl Fn(Stream) -> BoxFuture<'static, ()> + Clone + Send {
-    move |stream| {
-        let peer = Peer::of(&stream);
-        http::serve(stream, peer, router.clone(), ending.clone()).boxed()
-    }
-}
-
 async fn sweep(state: &ServerState) {
     let mut ticks = interval(SWEEP);
     loop {
@@ -428,7 +410,7 @@ pub struct Figures {
 impl Figures {
     /// Returns the number of open sequences.
     pub fn sequences(&self) -> usize {
-        self.state.draws.count()
+        self.state.draws.open.read().len()
     }
 
     /// Returns the number of connected clients of the server's own listeners.
@@ -438,7 +420,7 @@ impl Figures {
 
     /// Returns why the server is not ready, as `/readyz` reports it; `None` if it is ready.
     pub fn fault(&self) -> Option<&'static str> {
-        self.state.readiness.standing_now(self.state.draws.sequences()).fault
+        self.state.readiness.standing_now(&self.state.draws.sequences).fault
     }
 }
 

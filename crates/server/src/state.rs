@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use derive_more::Debug;
 use idmill::Error;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, Caller, Refusal};
@@ -13,18 +12,23 @@ use crate::http::{LastAnswers, Readers};
 use crate::peer::Peer;
 use crate::readiness::Readiness;
 use crate::sequences::{OpenSequence, OpenSequences};
-use crate::status::{Look, ServerStatus};
+use crate::status::ServerStatus;
 use crate::store_proxy::StoreProxy;
+
+/// Returns the metrics as text.
+pub(crate) type Render = dyn Fn() -> String + Send + Sync;
 
 #[derive(Debug)]
 pub(crate) struct ServerState {
-    pub(crate) draws: OpenSequences,
+    pub(crate) draws: Arc<OpenSequences>,
     pub(crate) proxy: StoreProxy,
     pub(crate) access: Access,
     pub(crate) audit: Audit,
     /// The port of the Redis protocol; 0 if it is not served.
     pub(crate) port: u16,
-    pub(crate) metrics: Option<Metrics>,
+    /// Renders the metrics of this process.
+    #[debug(skip)]
+    pub(crate) metrics: Option<Arc<Render>>,
     pub(crate) status: ServerStatus,
     pub(crate) readiness: Readiness,
     pub(crate) last_answers: LastAnswers,
@@ -40,12 +44,10 @@ impl ServerState {
     pub(crate) fn of_memory(access: Access) -> Arc<Self> {
         let sequences = idmill::Sequences::new(idmill::store::MemoryStore::new()).unwrap();
         let limit = std::time::Duration::from_secs(5);
-        let proxy = StoreProxy::of(&sequences, &sequences, limit);
-        let draws = OpenSequences::of(sequences.clone(), sequences, limit);
         Arc::new(Self {
-            draws,
-            proxy,
-            audit: Audit::of(access.clock().clone()),
+            proxy: StoreProxy::of(sequences.store().clone(), limit),
+            draws: Arc::new(OpenSequences::of(sequences.clone(), sequences, limit)),
+            audit: Audit::of(access.clock.clone()),
             access,
             port: 0,
             metrics: None,
@@ -72,19 +74,10 @@ impl ServerState {
         }
     }
 
-    /// Returns the latest snapshot for the page.
-    pub(crate) fn latest_look(&self) -> Arc<Look> {
-        self.status.latest(&self.draws, &self.readiness)
-    }
-
-    pub(crate) fn watch_looks(&self) -> watch::Receiver<Arc<Look>> {
-        self.status.watch(&self.draws, &self.readiness)
-    }
-
     /// Counts `requests` requests, if the token [limits requests](Caller::is_metered). Rejects all of them or
     /// none.
     pub(crate) fn pays(&self, caller: &Caller, requests: u64) -> Result<(), Refusal> {
-        if caller.is_metered() { caller.pays(requests, self.access.clock().elapsed()) } else { Ok(()) }
+        if caller.is_metered() { caller.pays(requests, self.access.clock.elapsed()) } else { Ok(()) }
     }
 
     /// Returns the sequence to draw from, and opens it if necessary. A sequence that the call may create
@@ -96,10 +89,10 @@ impl ServerState {
         if let Some(served) = self.draws.open(name) {
             return Ok(served);
         }
-        self.draws.unopened(name)?;
+        self.draws.unopened.check(name)?;
         let counts =
-            caller.creates_some_only() && self.draws.sequences().admin().inspect(name).await?.is_none();
-        let created = if counts { Some(caller.creates(self.access.clock().elapsed())?) } else { None };
+            caller.creates_some_only() && self.draws.sequences.admin().inspect(name).await?.is_none();
+        let created = if counts { Some(caller.creates(self.access.clock.elapsed())?) } else { None };
         self.draws.find(name).await.map_err(|error| {
             self.readiness.failed(&error);
             if let Some(created) = created {
@@ -107,16 +100,5 @@ impl ServerState {
             }
             error.into()
         })
-    }
-}
-
-/// Renders the metrics of this process.
-#[derive(Clone, Debug)]
-#[debug("Metrics(…)")]
-pub(crate) struct Metrics(pub(crate) Arc<dyn Fn() -> String + Send + Sync>);
-
-impl Metrics {
-    pub(crate) fn text(&self) -> String {
-        (self.0)()
     }
 }

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use idmill::{Gaps, Health, HealthReport, SequenceName, Snapshot};
+use idmill::{Gaps, Health, HealthReport, Snapshot};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{self, sleep, timeout};
 
 use crate::readiness::{Readiness, Standing};
-use crate::sequences::{OpenSequence, OpenSequences, is_soon};
+use crate::sequences::{Open, OpenSequence, OpenSequences, is_soon};
 
 /// Interval of snapshots while the page has readers.
 const EVERY: Duration = Duration::from_secs(1);
@@ -31,7 +31,8 @@ const CEILING: u64 = i64::MAX.unsigned_abs();
 #[derive(Debug)]
 pub(crate) struct ServerStatus {
     pub(crate) about: About,
-    troubles: Troubles,
+    /// The sequences in trouble, each with the time at which the trouble was first seen.
+    troubles: Mutex<HashMap<String, SystemTime>>,
     histories: Mutex<HashMap<String, History>>,
     latest: watch::Sender<Arc<Look>>,
     /// When the page was last requested.
@@ -139,13 +140,13 @@ impl ServerStatus {
     /// readers.
     pub(crate) async fn keep(&self, draws: &OpenSequences, readiness: &Readiness) {
         // Give the store time for its first answer, which the first snapshot shows.
-        readiness.standing(draws.sequences()).await;
+        readiness.standing(&draws.sequences).await;
         loop {
             if self.is_watched() {
                 self.look(draws, readiness);
             } else {
                 self.histories.lock().clear();
-                self.troubles.note(&draws.sequences().health(), SystemTime::now());
+                self.note(&draws.sequences.health(), SystemTime::now());
                 if timeout(UNREAD, self.came.notified()).await.is_err() {
                     continue;
                 }
@@ -156,22 +157,36 @@ impl ServerStatus {
         }
     }
 
+    /// Notes the troubles of a report.
+    fn note(&self, report: &HealthReport, now: SystemTime) {
+        let mut known = self.troubles.lock();
+        let mut before = std::mem::take(&mut *known);
+        known.extend(report.troubles.iter().map(|trouble| {
+            let name = trouble.name.to_string();
+            let since = before.remove(&name).unwrap_or(now);
+            (name, since)
+        }));
+    }
+
     fn look(&self, draws: &OpenSequences, readiness: &Readiness) {
-        let Standing { fault, report } = readiness.standing_now(draws.sequences());
-        self.troubles.note(&report, SystemTime::now());
+        let Standing { fault, report } = readiness.standing_now(&draws.sequences);
+        self.note(&report, SystemTime::now());
         let mut troubles: BTreeMap<_, _> =
             report.troubles.iter().map(|trouble| (trouble.name.as_str(), trouble)).collect();
-        let (open, served) = draws.with_open(|open| (open.len(), shown(open, &troubles)));
+        let (open, served) = {
+            let open = draws.open.read();
+            (open.len(), shown(&open, &troubles))
+        };
         let (mut before, now) = (std::mem::take(&mut *self.histories.lock()), Instant::now());
         let (rows, histories) = served
             .iter()
             .map(|served| {
-                let name = served.allocator().name();
+                let name = served.allocator.name();
                 let mut history = before.remove(name).unwrap_or_default();
                 let mut row = history.row(served, now);
                 if let Some(trouble) = troubles.remove(name) {
                     (row.health, row.reason) = (trouble.health, Some(trouble.error.to_string()));
-                    row.since = self.troubles.since(name);
+                    row.since = self.troubles.lock().get(name).copied();
                 }
                 (row, (name.to_owned(), history))
             })
@@ -181,8 +196,6 @@ impl ServerStatus {
         self.latest.send_replace(Arc::new(look));
     }
 }
-
-type Open = BTreeMap<SequenceName, Arc<OpenSequence>>;
 
 /// Returns the sequences of a snapshot: sequences in trouble, then the other sequences, each group ordered
 /// by name.
@@ -200,30 +213,9 @@ pub(crate) fn left_out(draws: &OpenSequences, look: &Look, search: &str) -> Vec<
     }
     let (now, shown) = (Instant::now(), look.rows.iter().map(|row| &*row.name).collect::<HashSet<_>>());
     let is_found = |name: &str| !shown.contains(name) && name.to_lowercase().contains(search);
-    draws.with_open(|open| {
-        let found = open.iter().filter(|(name, _)| is_found(name)).take(MOST);
-        found.map(|(_, served)| History::default().row(served, now)).collect()
-    })
-}
-
-/// The sequences in trouble, each with the time at which the trouble was first seen.
-#[derive(Debug, Default)]
-struct Troubles(Mutex<HashMap<String, SystemTime>>);
-
-impl Troubles {
-    fn since(&self, name: &str) -> Option<SystemTime> {
-        self.0.lock().get(name).copied()
-    }
-
-    fn note(&self, report: &HealthReport, now: SystemTime) {
-        let mut known = self.0.lock();
-        let mut before = std::mem::take(&mut *known);
-        known.extend(report.troubles.iter().map(|trouble| {
-            let name = trouble.name.to_string();
-            let since = before.remove(&name).unwrap_or(now);
-            (name, since)
-        }));
-    }
+    let open = draws.open.read();
+    let found = open.iter().filter(|(name, _)| is_found(name)).take(MOST);
+    found.map(|(_, served)| History::default().row(served, now)).collect()
 }
 
 /// Earlier figures of one sequence.
@@ -237,7 +229,7 @@ struct History {
 
 impl History {
     fn row(&mut self, served: &OpenSequence, now: Instant) -> Row {
-        let snapshot = served.allocator().snapshot();
+        let snapshot = served.allocator.snapshot();
         self.note(&snapshot, now);
         push(&mut self.failed, (now, served.failed()), LOOKS);
         let rate = rate(&self.drawn);
@@ -245,7 +237,7 @@ impl History {
         let bounds = snapshot.bounds.zip(snapshot.reached);
         let bounds = bounds.map(|(bounds, reached)| (bounds.start(), bounds.max().min(CEILING), reached));
         Row {
-            name: served.allocator().name().to_owned(),
+            name: served.allocator.name().to_owned(),
             health: snapshot.health(),
             reason: None,
             since: None,
@@ -343,11 +335,11 @@ mod tests {
             () = async {
                 seconds(10).await;
                 assert_eq!(rows(), 0, "nobody watches");
-                assert_eq!(state.latest_look().rows.len(), 1, "the first request takes a snapshot");
+                assert_eq!(state.status.latest(&state.draws, &state.readiness).rows.len(), 1, "the first request takes a snapshot");
                 state.draws.find("users").await.unwrap();
                 seconds(5).await;
                 assert_eq!(rows(), 2);
-                let watches = state.watch_looks();
+                let watches = state.status.watch(&state.draws, &state.readiness);
                 state.draws.find("more").await.unwrap();
                 seconds(100).await;
                 assert_eq!(rows(), 3);
@@ -365,7 +357,7 @@ mod tests {
     async fn search_finds_sequences_without_a_row() {
         let state = crate::state::ServerState::of_memory(crate::access::Access::open());
         state.draws.find("alpha").await.unwrap();
-        let mut look = Arc::unwrap_or_clone(state.latest_look());
+        let mut look = Arc::unwrap_or_clone(state.status.latest(&state.draws, &state.readiness));
         for name in ["Beta", "alphabet"] {
             state.draws.find(name).await.unwrap();
         }
@@ -414,7 +406,7 @@ mod tests {
     async fn only_a_served_sequence_ends_soon() {
         let state = crate::state::ServerState::of_memory(crate::access::Access::open());
         state.draws.find("s").await.unwrap();
-        let mut row = state.latest_look().rows[0].clone();
+        let mut row = state.status.latest(&state.draws, &state.readiness).rows[0].clone();
         assert!(!row.ends_soon(), "it lasts");
         row.to_exhaustion = Some(Duration::from_secs(60));
         for (health, ends) in

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use idmill::store::{Grant, Reserve, Store};
-use idmill::{Error, ErrorKind, Operation, Result, Sequences};
+use idmill::{Error, ErrorKind, Operation, Result};
+use idmill_remote::protocol::MOST;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use crate::counters;
@@ -23,95 +24,59 @@ use crate::counters;
 /// Maximum number of batches in flight. With several batches, one that waits for a lock does not delay all
 /// others.
 const AT_ONCE: usize = 4;
-/// Maximum number of reserves in a batch.
-const MOST: usize = 256;
-
-/// The store, for draws and for administration.
+/// The store of draws, which creates sequences only if the server is configured to do so.
 #[derive(Clone, derive_more::Debug)]
 pub(crate) struct StoreProxy {
-    drawn: Arc<dyn Store>,
-    #[debug(skip)]
-    administered: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Store>,
     /// How long a caller waits for the store.
-    limit: Duration,
+    pub(crate) limit: Duration,
     #[debug(skip)]
-    queue: Arc<Mutex<Queue>>,
-}
-
-#[derive(Default)]
-struct Queue {
-    waiting: Vec<Waiting>,
-    under_way: usize,
+    waiting: Arc<Mutex<Vec<Waiting>>>,
+    /// The places of batches in flight.
+    #[debug(skip)]
+    places: Arc<Semaphore>,
 }
 
 struct Waiting {
     request: Reserve,
     /// Receives the result. The caller may have stopped waiting.
     answer: oneshot::Sender<Result<Grant>>,
-    /// Set when the request is sent to the store, under the lock of the queue.
+    /// Set when the request is sent to the store, under the lock of the waiting requests.
     sent: Arc<AtomicBool>,
 }
 
-/// The caller's side of a [`Waiting`].
-struct Awaited {
-    answer: oneshot::Receiver<Result<Grant>>,
-    sent: Arc<AtomicBool>,
-}
+/// The caller's side of a [`Waiting`]: the answer, and whether the request was sent.
+type Awaited = (oneshot::Receiver<Result<Grant>>, Arc<AtomicBool>);
 
 impl StoreProxy {
-    pub(crate) fn of(drawn: &Sequences, administered: &Sequences, limit: Duration) -> Self {
-        let (drawn, administered) = (drawn.store().clone(), administered.store().clone());
-        Self { drawn, administered, limit, queue: Arc::default() }
-    }
-
-    /// Returns how long a caller waits for the store.
-    pub(crate) fn limit(&self) -> Duration {
-        self.limit
-    }
-
-    /// Returns the store for draws, which creates sequences only if the server is configured to do so.
-    pub(crate) fn drawn(&self) -> &dyn Store {
-        &*self.drawn
-    }
-
-    /// Returns the store for administration, which can always create sequences.
-    pub(crate) fn administered(&self) -> Arc<dyn Store> {
-        self.administered.clone()
+    pub(crate) fn of(store: Arc<dyn Store>, limit: Duration) -> Self {
+        Self { store, limit, waiting: Arc::default(), places: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
     /// Reserves ranges, in a batch with other callers if the store supports batches. Results are in the
     /// order of the requests. Waits up to the [`limit`](Self::limit).
     pub(crate) async fn reserve(&self, requests: Vec<Reserve>) -> Vec<Result<Grant>> {
         let due = Instant::now() + self.limit;
-        if !self.drawn.capabilities().batches {
+        if !self.store.capabilities().batches {
             let reserve = async |request| {
-                let granted = timeout_at(due, self.drawn.reserve(request)).await;
+                let granted = timeout_at(due, self.store.reserve(request)).await;
                 granted.unwrap_or_else(|_| Err(self.silent()))
             };
             return join_all(requests.iter().map(reserve)).await;
         }
         let (waiting, answers): (Vec<_>, Vec<_>) = requests.into_iter().map(Waiting::of).unzip();
-        let begins = {
-            let mut queue = self.queue.lock();
-            queue.waiting.extend(waiting);
-            let begins = queue.under_way < AT_ONCE;
-            queue.under_way += usize::from(begins);
-            begins
-        };
-        if begins {
-            // Run the batch in its own task: other callers wait for it too, and this caller may be
-            // dropped.
-            tokio::spawn(self.clone().reserve_what_waits());
-        }
+        self.waiting.lock().extend(waiting);
+        // Run the batch in its own task: other callers wait for it too, and this caller may be dropped.
+        tokio::spawn(self.clone().reserve_what_waits());
         join_all(answers.into_iter().map(|awaited| self.answer(awaited, due))).await
     }
 
-    async fn answer(&self, Awaited { mut answer, sent }: Awaited, due: Instant) -> Result<Grant> {
+    async fn answer(&self, (mut answer, sent): Awaited, due: Instant) -> Result<Grant> {
         if let Ok(answered) = timeout_at(due, &mut answer).await {
             return answered.unwrap_or_else(|_| Err(lost()));
         }
         // Under the lock: requests are sent under it, but not after this side is closed.
-        let _queue = self.queue.lock();
+        let _waiting = self.waiting.lock();
         answer.close();
         answer.try_recv().unwrap_or_else(|_| {
             // Relaxed: the lock orders the accesses.
@@ -131,31 +96,27 @@ impl StoreProxy {
         Error::new(ErrorKind::Unavailable, message).during(Operation::Reserve)
     }
 
+    /// Sends a batch of the waiting requests as soon as a place is free. There is one such task for each
+    /// caller, and a caller has at most [`MOST`] requests, so each request is sent.
     async fn reserve_what_waits(self) {
-        let mut turn = Turn(Some(&self.queue));
-        loop {
-            let batch: Vec<Waiting> = {
-                let mut queue = self.queue.lock();
-                if queue.waiting.is_empty() {
-                    queue.under_way -= 1;
-                    turn.0 = None;
-                    return;
-                }
-                queue.waiting.retain(|waiting| !waiting.answer.is_closed());
-                let most = queue.waiting.len().min(MOST);
-                queue.waiting.drain(..most).inspect(|each| each.sent.store(true, Ordering::Relaxed)).collect()
-            };
-            if batch.is_empty() {
-                continue;
-            }
-            let (requests, callers): (Vec<_>, Vec<_>) =
-                batch.into_iter().map(|Waiting { request, answer, .. }| (request, answer)).unzip();
-            let grants = self.drawn.reserve_many(&requests).await;
-            for (caller, grant) in callers.into_iter().zip(grants) {
-                // The caller may have been dropped. The ids are then a gap.
-                if let Err(Ok(grant)) = caller.send(grant) {
-                    counters::unread(grant.range.len());
-                }
+        // The place is free again even if the store panics.
+        let Ok(_place) = self.places.acquire().await else { return };
+        let batch: Vec<Waiting> = {
+            let mut waiting = self.waiting.lock();
+            waiting.retain(|waiting| !waiting.answer.is_closed());
+            let most = waiting.len().min(MOST);
+            waiting.drain(..most).inspect(|each| each.sent.store(true, Ordering::Relaxed)).collect()
+        };
+        if batch.is_empty() {
+            return;
+        }
+        let (requests, callers): (Vec<_>, Vec<_>) =
+            batch.into_iter().map(|Waiting { request, answer, .. }| (request, answer)).unzip();
+        let grants = self.store.reserve_many(&requests).await;
+        for (caller, grant) in callers.into_iter().zip(grants) {
+            // The caller may have been dropped. The ids are then a gap.
+            if let Err(Ok(grant)) = caller.send(grant) {
+                counters::unread(grant.range.len());
             }
         }
     }
@@ -165,24 +126,7 @@ impl Waiting {
     fn of(request: Reserve) -> (Self, Awaited) {
         let (sender, answer) = oneshot::channel();
         let sent = Arc::<AtomicBool>::default();
-        (Self { request, answer: sender, sent: sent.clone() }, Awaited { answer, sent })
-    }
-}
-
-/// One of the batches in flight. Dropping this value frees the slot, even if the store panics.
-struct Turn<'a>(Option<&'a Mutex<Queue>>);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        if let Some(queue) = self.0 {
-            let mut queue = queue.lock();
-            queue.under_way -= 1;
-            if queue.under_way == 0 {
-                // No batch is left to send the waiting requests. Dropping these requests gives their callers
-                // an unknown outcome.
-                queue.waiting.clear();
-            }
-        }
+        (Self { request, answer: sender, sent: sent.clone() }, (answer, sent))
     }
 }
 
@@ -195,7 +139,6 @@ fn lost() -> Error {
 mod tests {
     use idmill::store::{Bounds, Capabilities, MemoryStore, StoreFuture};
     use idmill_testing::{eventually, holds};
-    use tokio::sync::Semaphore;
     use tokio::time::timeout;
 
     use super::*;
@@ -228,8 +171,8 @@ mod tests {
 
     fn proxy(panics: bool) -> (Arc<Slow>, StoreProxy) {
         let slow = Arc::new(Slow { memory: MemoryStore::new(), let_go: Semaphore::new(0), panics });
-        let ids = Sequences::new(slow.clone()).unwrap();
-        (slow, StoreProxy::of(&ids, &ids, LIMIT))
+        let proxy = StoreProxy::of(slow.clone(), LIMIT);
+        (slow, proxy)
     }
 
     fn request(name: &str) -> Reserve {
@@ -238,7 +181,7 @@ mod tests {
 
     async fn waiting(proxy: &StoreProxy, many: usize) {
         eventually(&format!("{many} reserves wait"), async || {
-            let waiting = proxy.queue.lock().waiting.len();
+            let waiting = proxy.waiting.lock().len();
             holds(waiting == many, waiting)
         })
         .await;
@@ -246,7 +189,7 @@ mod tests {
 
     async fn under_way(proxy: &StoreProxy, many: usize) {
         eventually(&format!("{many} batches are under way"), async || {
-            let under_way = proxy.queue.lock().under_way;
+            let under_way = AT_ONCE - proxy.places.available_permits();
             holds(if many == 0 { under_way == 0 } else { under_way >= many }, under_way)
         })
         .await;
@@ -277,7 +220,8 @@ mod tests {
         let grants = |epoch: &Grant| (epoch.identity.incarnation, epoch.range.start());
         granted.sort_by_key(grants);
         let twice = granted.windows(2).any(|pair| grants(&pair[0]) == grants(&pair[1]));
-        assert!(!twice && proxy.queue.lock().under_way == 0, "{granted:?}");
+        assert!(!twice, "{granted:?}");
+        under_way(&proxy, 0).await;
     }
 
     #[tokio::test]
@@ -351,6 +295,6 @@ mod tests {
             let error = proxy.reserve(vec![request("s")]).await.pop().unwrap().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
         }
-        assert_eq!(proxy.queue.lock().under_way, 0);
+        under_way(&proxy, 0).await;
     }
 }

@@ -164,7 +164,7 @@ impl TokenSet {
 #[derive(Clone, Debug)]
 pub struct Access {
     shared: Arc<Shared>,
-    clock: Clock,
+    pub(crate) clock: Clock,
 }
 
 #[derive(Debug)]
@@ -233,10 +233,6 @@ impl Access {
     /// Returns whether every caller has all rights, without a token.
     pub fn is_open(&self) -> bool {
         self.shared.tokens.load().anybody.is_some()
-    }
-
-    pub(crate) fn clock(&self) -> &Clock {
-        &self.clock
     }
 
     /// Returns the identity of a client without a token.

@@ -11,7 +11,7 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use idmill::store::{Bounds, Change, Identity, SequenceInfo};
-use idmill::{ErrorKind, SequenceName};
+use idmill::{ErrorKind, SequenceName, Sequences};
 use serde::{Deserialize, Serialize};
 use tracing::Instrument as _;
 
@@ -88,8 +88,7 @@ pub(super) async fn list(
     }
     caller.has(Right::Draw)?;
     let found =
-        listing::page(state.draws.administered(), caller.patterns(), &prefix, after.as_deref(), limit)
-            .await?;
+        listing::page(&state.draws.administered, caller.patterns(), &prefix, after.as_deref(), limit).await?;
     let rows = Rows {
         sequences: found.sequences.iter().map(Shown::from).collect(),
         after: found.next,
@@ -104,7 +103,7 @@ pub(super) async fn show(
     Name(name): Name,
 ) -> Result<Response, Problem> {
     caller.may(Right::Draw, &name)?;
-    let found = state.draws.administered().admin().inspect(&name).await?;
+    let found = state.draws.administered.admin().inspect(&name).await?;
     found.map(|info| shown(StatusCode::OK, &info)).ok_or_else(|| missing(&name))
 }
 
@@ -139,7 +138,9 @@ pub(super) async fn create(
             let detail = "PUT only creates sequences, so `If-Match` never matches; use PATCH";
             return Err(failed(detail));
         }
-        Ok(Some(state.draws.create(&name, Bounds::new(start, max)?).await?))
+        let bounds = Bounds::new(start, max)?;
+        let create = move |ids: Sequences, name| async move { ids.admin().create(name, bounds).await };
+        Ok(Some(state.draws.changing(&name, create).await?))
     };
     acted(&state, &who, ("create", StatusCode::CREATED), &name, created).await
 }
@@ -167,8 +168,9 @@ pub(super) async fn change(
         let Changed { next, max, backwards, revoke } = object(body)?;
         let [next, max] = [next, max].map(|number| number.map(|Number(number)| number));
         let expected = met(&state, &name, &headers).await?;
-        let change = Change::new().next(next).max(max).backwards(backwards).revoke(revoke);
-        Ok(Some(state.draws.set(&name, change.expect(expected)).await?))
+        let change = Change::new().next(next).max(max).backwards(backwards).revoke(revoke).expect(expected);
+        let set = move |ids: Sequences, name| async move { ids.admin().set(name, change).await };
+        Ok(Some(state.draws.changing(&name, set).await?))
     };
     acted(&state, &who, ("change", StatusCode::OK), &name, changed).await
 }
@@ -181,7 +183,13 @@ pub(super) async fn remove(
 ) -> Result<Response, Problem> {
     let removed = async {
         let expected = met(&state, &name, &headers).await?;
-        if state.draws.remove(&name, expected).await? { Ok(None) } else { Err(missing(&name)) }
+        let remove = move |ids: Sequences, name| async move {
+            match expected {
+                Some(identity) => ids.admin().remove_if(name, identity).await,
+                None => ids.admin().remove(name).await,
+            }
+        };
+        if state.draws.changing(&name, remove).await? { Ok(None) } else { Err(missing(&name)) }
     };
     acted(&state, &who, ("remove", StatusCode::NO_CONTENT), &name, removed).await
 }
@@ -208,7 +216,7 @@ async fn met(state: &ServerState, name: &str, headers: &HeaderMap) -> Result<Opt
     if condition == Precondition::Exists {
         return Ok(None);
     }
-    let info = state.draws.administered().admin().inspect(name).await?.ok_or_else(|| missing(name))?;
+    let info = state.draws.administered.admin().inspect(name).await?.ok_or_else(|| missing(name))?;
     condition.holds(&info)?;
     Ok(Some(info.identity))
 }

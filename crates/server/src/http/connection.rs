@@ -39,7 +39,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (peer, router) = (Arc::new(peer), TowerToHyperService::new(router));
-    let (reads, cut) = (peer.clone(), peer.clone());
+    let (reads, cuts) = (peer.clone(), peer.clone());
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
         router.call(request)
@@ -55,7 +55,7 @@ where
     let mut connection = pin!(connection);
     let outcome = tokio::select! {
         outcome = &mut connection => outcome,
-        () = cut.disconnected() => return,
+        () = cuts.cut.notified() => return,
         () = ending.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await

@@ -76,7 +76,7 @@ pub(super) async fn draw(
     caller.may_take(n)?;
     let peer = peer.map(|Extension(peer)| peer).unwrap_or_default();
     let served = peer.waited(state.sequence::<Problem>(&caller, &name)).await?;
-    let due = peer.arrived() + state.proxy.limit();
+    let due = peer.arrived() + state.proxy.limit;
     if n == 1 && form == Form::Ids {
         let id = peer.waited(served.next(due)).await?;
         return Ok(whole(&name, [id].into_iter()));

@@ -61,7 +61,7 @@ impl LastAnswers {
 
 impl Answers {
     async fn now(state: &ServerState) -> Self {
-        let Standing { fault, report } = state.readiness.standing(state.draws.sequences()).await;
+        let Standing { fault, report } = state.readiness.standing(&state.draws.sequences).await;
         let brief = fault.map_or_else(|| "ready".to_owned(), |fault| format!("not ready: {fault}"));
         let between = if fault.is_some() { "; " } else { ": " };
         let mut full = format!("{brief}{between}{}", report.summary());
@@ -101,9 +101,9 @@ pub(super) async fn metrics(
         return Err(Problem::new(StatusCode::NOT_FOUND, ErrorKind::Unsupported, detail));
     };
     counters::describe();
-    state.draws.sequences().record_metrics();
+    state.draws.sequences.record_metrics();
     counters::ending_soon(state.draws.ending().len());
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], render.text()).into_response())
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], render()).into_response())
 }
 
 #[cfg(test)]

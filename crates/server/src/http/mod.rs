@@ -27,20 +27,21 @@ pub(crate) use host::Hosts;
 use idmill::ErrorKind;
 pub(crate) use page::Readers;
 use problem::Problem;
-pub(crate) use traces::Parents;
+pub(crate) use traces::Adopt;
 
 /// Maximum size of a body. No valid request needs more.
 const LONGEST_BODY: usize = 16 * 1024;
 
 /// State of the outermost layer.
-#[derive(Debug)]
+#[derive(derive_more::Debug)]
 struct Front {
     state: Arc<ServerState>,
     hosts: Hosts,
-    parents: Option<Parents>,
+    #[debug(skip)]
+    parents: Option<Arc<Adopt>>,
 }
 
-pub(crate) fn router(state: Arc<ServerState>, hosts: Hosts, parents: Option<Parents>) -> Router {
+pub(crate) fn router(state: Arc<ServerState>, hosts: Hosts, parents: Option<Arc<Adopt>>) -> Router {
     let front = Arc::new(Front { state: state.clone(), hosts, parents });
     let sequence = get(administration::show)
         .put(administration::create)

@@ -5,23 +5,18 @@ use std::sync::Arc;
 use axum::extract::{MatchedPath, Request};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use derive_more::Debug;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
 /// Routes of probes and scrapers. Requests to these routes come every few seconds and get no span.
 const QUIET: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 
-type Adopt = dyn Fn(&Span, &HeaderMap) + Send + Sync;
-
 /// Sets the parent of a request's span.
-#[derive(Clone, Debug)]
-#[debug("Parents(…)")]
-pub(crate) struct Parents(pub(crate) Arc<Adopt>);
+pub(crate) type Adopt = dyn Fn(&Span, &HeaderMap) + Send + Sync;
 
 /// Creates the span of a request; `None` for probes, or if no subscriber enables it. Fields have the names of
 /// OpenTelemetry's conventions.
-pub(super) fn span_of(parents: Option<&Parents>, request: &Request) -> Option<Span> {
+pub(super) fn span_of(adopt: Option<&Arc<Adopt>>, request: &Request) -> Option<Span> {
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     if QUIET.contains(&route) {
         return None;
@@ -39,7 +34,7 @@ pub(super) fn span_of(parents: Option<&Parents>, request: &Request) -> Option<Sp
     if span.is_disabled() {
         return None;
     }
-    if let Some(Parents(adopt)) = parents {
+    if let Some(adopt) = adopt {
         adopt(&span, request.headers());
     }
     Some(span)

@@ -234,19 +234,18 @@ impl Session {
             return Ok(Answer::text(text));
         }
         caller.has(Right::Observe)?;
-        self.state.draws.with_open(|open| {
-            for (name, served) in open.iter().filter(|(name, _)| caller.may(Right::Observe, name).is_ok()) {
-                let (snapshot, last) = (served.allocator().snapshot(), served.last());
-                let _ = write!(
-                    text,
-                    "{name}:last={},remaining={},drawn={},rate={:.1}\r\n",
-                    last.map_or_else(|| "-".to_owned(), |last| last.to_string()),
-                    snapshot.remaining,
-                    snapshot.drawn,
-                    snapshot.rate,
-                );
-            }
-        });
+        let open = self.state.draws.open.read();
+        for (name, served) in open.iter().filter(|(name, _)| caller.may(Right::Observe, name).is_ok()) {
+            let (snapshot, last) = (served.allocator.snapshot(), served.last());
+            let _ = write!(
+                text,
+                "{name}:last={},remaining={},drawn={},rate={:.1}\r\n",
+                last.map_or_else(|| "-".to_owned(), |last| last.to_string()),
+                snapshot.remaining,
+                snapshot.drawn,
+                snapshot.rate,
+            );
+        }
         Ok(Answer::text(text))
     }
 }

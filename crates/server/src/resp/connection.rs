@@ -45,42 +45,39 @@ where
 {
     let ending = state.ending.clone();
     let mut connection = Connection {
-        stream,
+        io: Io { stream, ahead: BytesMut::new(), ahead_since: None, replies: Replies::new(), ids: 0 },
         read: BytesMut::new(),
-        ahead: Ahead::default(),
         words: Words::default(),
-        replies: Replies::new(),
-        ids: 0,
         session: Session::new(state, Arc::new(peer), id),
     };
     if let Err(error) = connection.serve(&ending).await {
-        tracing::debug!(id, lost = connection.ids, %error, "a connection broke");
+        tracing::debug!(id, lost = connection.io.ids, %error, "a connection broke");
     }
 }
 
 struct Connection<S> {
-    stream: S,
+    io: Io<S>,
     read: BytesMut,
-    ahead: Ahead,
     words: Words,
-    replies: Replies,
-    /// Number of ids in answers that are not written yet.
-    ids: u64,
     session: Session,
 }
 
-/// Bytes that arrived while an answer was awaited. They follow those in `read`.
-#[derive(Default)]
-struct Ahead {
-    bytes: BytesMut,
+/// The client's stream, and the answers to be written to it.
+struct Io<S> {
+    stream: S,
+    /// Bytes that arrived while an answer was awaited. They follow those in [`Connection::read`].
+    ahead: BytesMut,
     /// When the first of them arrived.
-    since: Option<Instant>,
+    ahead_since: Option<Instant>,
+    replies: Replies,
+    /// Number of ids in answers that are not written yet.
+    ids: u64,
 }
 
 /// Counts unread ids however the connection ends, even if the client is cut off during an answer.
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
-        counters::unread(self.ids + self.session.drawn);
+        counters::unread(self.io.ids + self.session.drawn);
     }
 }
 
@@ -96,12 +93,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let came = self.read.len();
             self.answer_all().await?;
             if let Err(refusal) = self.session.hold(self.read.len().saturating_sub(READ)) {
-                self.replies.answer(&CommandError::Refused(refusal).answer());
+                self.io.replies.answer(&CommandError::Refused(refusal).answer());
                 self.session.ends = true;
                 self.write().await?;
             }
             if self.session.ends {
-                return self.stream.shutdown().await;
+                return self.io.stream.shutdown().await;
             }
             self.rest();
             let begun = !self.read.is_empty();
@@ -118,7 +115,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             self.read.reserve(if begun && login.is_none() { READ } else { KEPT });
-            let read = self.stream.read_buf(&mut self.read);
+            let read = self.io.stream.read_buf(&mut self.read);
             let read = async {
                 match [due, login].into_iter().flatten().min() {
                     Some(due) => timeout_at(due, read).await?,
@@ -135,7 +132,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             self.session.came(Instant::now());
             if let Err(refusal) = self.session.confirm() {
-                self.replies.answer(&CommandError::Refused(refusal).answer());
+                self.io.replies.answer(&CommandError::Refused(refusal).answer());
                 self.session.ends = true;
             }
         }
@@ -145,11 +142,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// and answers in flight would be lost. A client that never stops sending is cut off after the shutdown
     /// timeout.
     async fn leave(&mut self) -> io::Result<()> {
-        self.stream.shutdown().await?;
+        self.io.stream.shutdown().await?;
         loop {
             self.read.clear();
             self.read.reserve(READ);
-            match timeout(QUIET, self.stream.read_buf(&mut self.read)).await {
+            match timeout(QUIET, self.io.stream.read_buf(&mut self.read)).await {
                 Ok(Ok(1..)) => {}
                 _ => return Ok(()),
             }
@@ -160,11 +157,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn answer_all(&mut self) -> io::Result<()> {
         while !self.session.ends {
             match parse(&self.read, &mut self.words, self.session.longest()) {
-                Ok(None) => match self.ahead.since.take() {
+                Ok(None) => match self.io.ahead_since.take() {
                     None => break,
                     Some(since) => {
                         self.session.came(since);
-                        self.read.unsplit(std::mem::take(&mut self.ahead.bytes));
+                        self.read.unsplit(std::mem::take(&mut self.io.ahead));
                     }
                 },
                 Ok(Some(past)) => {
@@ -172,11 +169,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.read.advance(past);
                 }
                 Err(error) => {
-                    self.replies.answer(&Answer::error(error.message()));
+                    self.io.replies.answer(&Answer::error(error.message()));
                     self.session.ends = true;
                 }
             }
-            if self.replies.bytes().len() >= FULL {
+            if self.io.replies.bytes.len() >= FULL {
                 self.write().await?;
             }
         }
@@ -186,8 +183,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn answer(&mut self) -> io::Result<()> {
         let command = self.words.of(&self.read);
         if let Some(id) = self.session.incr(command) {
-            self.ids += 1;
-            self.replies.integer(id);
+            self.io.ids += 1;
+            self.io.replies.integer(id);
             return Ok(());
         }
         if command.len() == 0 {
@@ -196,8 +193,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match self.session.exec(command) {
             None => {
                 let answer = Box::pin(self.session.answer(command));
-                let written = (&mut self.replies, &mut self.ids);
-                let answer = soon(&mut self.stream, &mut self.ahead, written, answer).await?;
+                let answer = self.io.soon(answer).await?;
                 self.note(&answer);
             }
             Some(Err(answer)) => self.note(&answer),
@@ -209,16 +205,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Answers each command as soon as it is executed, because all answers together may exceed the buffer
     /// of a client.
     async fn carry_out(&mut self, queue: &Queue) -> io::Result<()> {
-        self.replies.list(queue.commands);
+        self.io.replies.list(queue.commands);
         let (mut words, mut rest) = (Words::default(), &queue.bytes[..]);
         // Parsing cannot fail, because each command was parsed when it was queued.
         while let Ok(Some(past)) = parse(rest, &mut words, LONGEST) {
             let outcome = Box::pin(self.session.outcome(words.of(rest)));
             rest = &rest[past..];
-            let written = (&mut self.replies, &mut self.ids);
-            let outcome = soon(&mut self.stream, &mut self.ahead, written, outcome).await?;
+            let outcome = self.io.soon(outcome).await?;
             self.note(&outcome.unwrap_or_else(CommandError::answer));
-            if self.replies.bytes().len() >= FULL {
+            if self.io.replies.bytes.len() >= FULL {
                 self.write().await?;
             }
         }
@@ -226,17 +221,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn note(&mut self, answer: &Answer) {
-        self.ids += std::mem::take(&mut self.session.drawn);
-        self.replies.version = self.session.version;
-        self.replies.answer(answer);
+        self.io.ids += std::mem::take(&mut self.session.drawn);
+        self.io.replies.version = self.session.version;
+        self.io.replies.answer(answer);
     }
 
     async fn write(&mut self) -> io::Result<()> {
-        if self.replies.bytes().is_empty() {
+        if self.io.replies.bytes.is_empty() {
             return Ok(());
         }
         let begun = Instant::now();
-        write(&mut self.stream, &mut self.replies, &mut self.ids).await?;
+        self.io.write().await?;
         self.session.used(begun);
         Ok(())
     }
@@ -250,53 +245,46 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// Awaits `answer`, but first writes the earlier answers if it has to wait. Fails if the client disconnects
-/// meanwhile: the store need not grant ids to it. `answer` is boxed to keep the connection's future small:
-/// most connections are idle.
-async fn soon<S: AsyncRead + AsyncWrite + Unpin, T>(
-    stream: &mut S,
-    ahead: &mut Ahead,
-    (replies, ids): (&mut Replies, &mut u64),
-    mut answer: Pin<Box<impl Future<Output = T>>>,
-) -> io::Result<T> {
-    if let Poll::Ready(answer) = poll!(&mut answer) {
-        return Ok(answer);
-    }
-    write(stream, replies, ids).await?;
-    tokio::select! {
-        biased;
-        answer = answer => Ok(answer),
-        () = Box::pin(gone(stream, ahead)) => Err(io::ErrorKind::ConnectionAborted.into()),
-    }
-}
-
-/// Completes [`GONE`] after the client has disconnected. Up to [`READ`] bytes that arrive are kept in
-/// `ahead`; a client that sends more is not watched.
-async fn gone<S: AsyncRead + Unpin>(stream: &mut S, ahead: &mut Ahead) {
-    while ahead.bytes.len() < READ {
-        ahead.bytes.reserve(AHEAD);
-        if !matches!(stream.read_buf(&mut ahead.bytes).await, Ok(1..)) {
-            return sleep(GONE).await;
+impl<S: AsyncRead + AsyncWrite + Unpin> Io<S> {
+    /// Awaits `answer`, but first writes the earlier answers if it has to wait. Fails if the client
+    /// disconnects meanwhile: the store need not grant ids to it. `answer` is boxed to keep the connection's
+    /// future small: most connections are idle.
+    async fn soon<T>(&mut self, mut answer: Pin<Box<impl Future<Output = T>>>) -> io::Result<T> {
+        if let Poll::Ready(answer) = poll!(&mut answer) {
+            return Ok(answer);
         }
-        ahead.since.get_or_insert_with(Instant::now);
+        self.write().await?;
+        tokio::select! {
+            biased;
+            answer = answer => Ok(answer),
+            () = Box::pin(self.gone()) => Err(io::ErrorKind::ConnectionAborted.into()),
+        }
     }
-    pending::<()>().await;
-}
 
-async fn write<S: AsyncWrite + Unpin>(
-    stream: &mut S,
-    replies: &mut Replies,
-    ids: &mut u64,
-) -> io::Result<()> {
-    if replies.bytes().is_empty() {
-        return Ok(());
+    /// Completes [`GONE`] after the client has disconnected. Up to [`READ`] bytes that arrive are kept in
+    /// `ahead`; a client that sends more is not watched.
+    async fn gone(&mut self) {
+        while self.ahead.len() < READ {
+            self.ahead.reserve(AHEAD);
+            if !matches!(self.stream.read_buf(&mut self.ahead).await, Ok(1..)) {
+                return sleep(GONE).await;
+            }
+            self.ahead_since.get_or_insert_with(Instant::now);
+        }
+        pending::<()>().await;
     }
-    timeout(TIMEOUT, async {
-        stream.write_all(replies.bytes()).await?;
-        stream.flush().await
-    })
-    .await??;
-    replies.clear(KEPT);
-    *ids = 0;
-    Ok(())
+
+    async fn write(&mut self) -> io::Result<()> {
+        if self.replies.bytes.is_empty() {
+            return Ok(());
+        }
+        timeout(TIMEOUT, async {
+            self.stream.write_all(&self.replies.bytes).await?;
+            self.stream.flush().await
+        })
+        .await??;
+        self.replies.clear(KEPT);
+        self.ids = 0;
+        Ok(())
+    }
 }

@@ -7,7 +7,6 @@ pub(crate) enum Answer {
     /// A simple string, such as `OK`.
     Word(&'static str),
     Integer(i64),
-    Text(Cow<'static, str>),
     Bytes(Vec<u8>),
     Null,
     List(Vec<Self>),
@@ -20,8 +19,8 @@ pub(crate) enum Answer {
 impl Answer {
     pub(crate) const OK: Self = Self::Word("OK");
 
-    pub(crate) fn text(text: impl Into<Cow<'static, str>>) -> Self {
-        Self::Text(text.into())
+    pub(crate) fn text(text: impl Into<Vec<u8>>) -> Self {
+        Self::Bytes(text.into())
     }
 
     /// Returns an error with the general code `ERR`.
@@ -32,7 +31,7 @@ impl Answer {
 
 /// Answers that are not yet written to a client.
 pub(crate) struct Replies {
-    bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// The protocol version: 2, unless the client requests 3.
     pub(crate) version: u8,
     digits: itoa::Buffer,
@@ -41,10 +40,6 @@ pub(crate) struct Replies {
 impl Replies {
     pub(crate) fn new() -> Self {
         Self { bytes: Vec::new(), version: 2, digits: itoa::Buffer::new() }
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
     }
 
     /// Clears the buffer, and shrinks its capacity to `keep` bytes.
@@ -66,7 +61,6 @@ impl Replies {
         match answer {
             Answer::Word(word) => self.line(b'+', &[word]),
             Answer::Integer(integer) => self.integer(*integer),
-            Answer::Text(text) => self.bulk(text.as_bytes()),
             Answer::Bytes(bytes) => self.bulk(bytes),
             Answer::Null => self.bytes.extend(if self.version == 3 { "_\r\n" } else { "$-1\r\n" }.bytes()),
             Answer::List(list) => {

@@ -129,7 +129,7 @@ impl Session {
         if !same {
             self.recent = None;
         }
-        self.metered = caller.is_metered().then(|| access.clock().elapsed());
+        self.metered = caller.is_metered().then(|| access.clock.elapsed());
         Ok(())
     }
 
@@ -138,7 +138,7 @@ impl Session {
     ///
     /// Bytes that were read while earlier commands were answered have at least the time of these commands.
     pub(super) fn came(&mut self, at: Instant) {
-        self.due = self.due.max(at + self.state.proxy.limit());
+        self.due = self.due.max(at + self.state.proxy.limit);
     }
 
     /// Returns the time until which a command may wait.
@@ -183,8 +183,8 @@ impl Session {
         names: Vec<SequenceName>,
     ) -> Result<Vec<Option<SequenceInfo>>, CommandError> {
         let (due, state) = (self.due()?, self.state.clone());
-        let late = |_| Error::new(ErrorKind::Unavailable, no_answer(state.proxy.limit()));
-        let read = async |names: Vec<SequenceName>| state.proxy.drawn().inspect_many(&names).await;
+        let late = |_| Error::new(ErrorKind::Unavailable, no_answer(state.proxy.limit));
+        let read = async |names: Vec<SequenceName>| state.proxy.store.inspect_many(&names).await;
         let found = async {
             let found = among(names.into_iter().map(Ok), ErrorKind::Unavailable, read);
             timeout_at(due, found).await.map_err(late)?.into_iter().collect::<Result<_, _>>()
@@ -198,7 +198,7 @@ impl Session {
         self.peer.forgets();
         match self.state.caller(secret, &self.peer).await {
             Ok(caller) => {
-                self.metered = caller.is_metered().then(|| self.state.access.clock().elapsed());
+                self.metered = caller.is_metered().then(|| self.state.access.clock.elapsed());
                 self.caller = Some(caller);
                 Ok(())
             }

@@ -5,10 +5,10 @@
 
 use std::future::Future;
 use std::iter::repeat_with;
+use std::sync::Arc;
 
-use futures_util::FutureExt as _;
 use idmill::store::{Cursor, GiveBack, Grant, Identity, Page, Reserve, SequenceInfo, Store};
-use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Status};
+use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Sequences, Status};
 use idmill_kit::among;
 use idmill_remote::protocol::{self, Ask, MOST, Outcome, Records, Request, Rows, Said, VERSION, WireError};
 use tokio::time::timeout;
@@ -36,15 +36,18 @@ impl Session {
             let message = format!("this server supports version {VERSION} of {}", protocol::COMMAND);
             return Err(CommandError::Said(protocol::UNKNOWN_VERSION, message));
         }
-        let Request { number, ask } = Request::decode(request).map_err(|error| unread(&error))?;
+        let Request { number, ask } = Request::decode(request).map_err(|error| {
+            // Nothing was changed.
+            CommandError::usage(format!("the request is not valid in version {VERSION}: {error}"))
+        })?;
         let said = match ask {
             Ask::Reserve(requests) => {
                 few(requests.len())?;
                 Said::Grants(self.reserved(&caller, requests).await)
             }
             ask => {
-                let silent = silent(&ask);
-                let said = timeout(self.state.proxy.limit(), self.said(&caller, ask)).await;
+                let silent = ask.asked().doubt();
+                let said = timeout(self.state.proxy.limit, self.said(&caller, ask)).await;
                 let said = said.unwrap_or_else(|_| Ok(Err(silent.into())))?;
                 said.unwrap_or_else(|error| Said::Failed(WireError::of(&error)))
             }
@@ -53,7 +56,7 @@ impl Session {
     }
 
     async fn said(&self, caller: &Caller, ask: Ask) -> Reply {
-        let store = self.state.proxy.drawn();
+        let store = &*self.state.proxy.store;
         let reserves = |name: &str| caller.may(Right::Reserve, name);
         Ok(match ask {
             Ask::Capabilities => {
@@ -88,13 +91,15 @@ impl Session {
                 store.server().await.map(Said::Server)
             }
             Ask::Create { name, bounds } => {
-                let (store, of) = (self.state.proxy.administered(), name.clone());
-                let create = async move { store.create(&of, bounds).await };
+                let create = move |store: Arc<dyn Store>, name| async move {
+                    store.create(&name, bounds).await.map(Said::Sequence)
+                };
                 self.changed(caller, "create", &name, create).await?
             }
             Ask::Set { name, change } => {
-                let (store, of) = (self.state.proxy.administered(), name.clone());
-                let set = async move { store.set(&of, change).await };
+                let set = move |store: Arc<dyn Store>, name| async move {
+                    store.set(&name, change).await.map(Said::Sequence)
+                };
                 self.changed(caller, "change", &name, set).await?
             }
             Ask::Remove(name) => self.removed(caller, &name, None).await?,
@@ -159,7 +164,7 @@ impl Session {
             return requests.iter().map(|_| Ok(false)).collect();
         }
         let names: Vec<SequenceName> = requests.iter().map(|request| request.name.clone()).collect();
-        let found = self.state.proxy.drawn().inspect_many(&names).await;
+        let found = self.state.proxy.store.inspect_many(&names).await;
         let is_new = |(found, request): (Result<Option<_>>, &Reserve)| {
             found.map(|found| found.is_none() && request.create.is_some()).map_err(unreserved)
         };
@@ -170,7 +175,7 @@ impl Session {
     /// token's limit of new sequences.
     fn allowed(&self, caller: &Caller, request: &Reserve, is_new: bool) -> Result<Option<Created>> {
         let allowed = caller.may(Right::Reserve, &request.name).and_then(|()| caller.may_take(request.count));
-        let created = || is_new.then(|| caller.creates(self.state.access.clock().elapsed())).transpose();
+        let created = || is_new.then(|| caller.creates(self.state.access.clock.elapsed())).transpose();
         allowed
             .and_then(|()| created())
             .map_err(|refusal| refused(refusal, &request.name, Operation::Reserve))
@@ -184,91 +189,63 @@ impl Session {
     async fn listed(&self, caller: &Caller, page: Page) -> Result<Said> {
         let page = limited(page);
         if sees_all(caller) {
-            let listing = self.state.proxy.drawn().list(&page).await?;
+            let listing = self.state.proxy.store.list(&page).await?;
             return Ok(Said::Rows(Rows::of(listing, |name| sees(caller, name))));
         }
         let after = page.after.as_ref().map(Cursor::as_str);
-        let (sequences, limit) = (self.state.draws.sequences(), page.limit);
+        let (sequences, limit) = (&self.state.draws.sequences, page.limit);
         let found = listing::page(sequences, caller.patterns(), &page.prefix, after, limit).await?;
         let sequences = found.sequences.into_iter().filter(|info| sees(caller, &info.name)).collect();
         Ok(Said::Rows(Rows { sequences, unreadable: Vec::new(), next: found.next.map(Cursor::new) }))
     }
 
-    /// Creates or changes a sequence, and writes the audit line.
-    async fn changed(
+    async fn removed(&self, caller: &Caller, name: &SequenceName, expected: Option<Identity>) -> Reply {
+        let remove = move |store: Arc<dyn Store>, name| async move {
+            store.remove(&name, expected).await.map(Said::Done)
+        };
+        self.changed(caller, "remove", name, remove).await
+    }
+
+    /// Creates, changes or removes a sequence, and writes the audit line in the task of the change: the line
+    /// is written even if the client disconnects or the time is over.
+    async fn changed<F>(
         &self,
         caller: &Caller,
         did: &'static str,
         name: &SequenceName,
-        change: impl Future<Output = Result<SequenceInfo>> + Send + 'static,
-    ) -> Reply {
-        self.administers(caller, did, name)?;
-        let note = self.noting(caller, did, name);
-        let change = change.inspect(move |outcome| note(outcome.as_ref().map(Some)));
-        Ok(self.state.draws.changing(name, change).await.map(Said::Sequence))
-    }
-
-    async fn removed(&self, caller: &Caller, name: &SequenceName, expected: Option<Identity>) -> Reply {
-        self.administers(caller, "remove", name)?;
-        let (store, of, note) =
-            (self.state.proxy.administered(), name.clone(), self.noting(caller, "remove", name));
-        let remove = async move {
-            let outcome = store.remove(&of, expected).await;
-            if !matches!(outcome, Ok(false)) {
-                note(outcome.as_ref().map(|_| None));
-            }
-            outcome
-        };
-        Ok(self.state.draws.changing(name, remove).await.map(Said::Done))
-    }
-
-    fn administers(&self, caller: &Caller, did: &'static str, name: &SequenceName) -> Result<(), Refusal> {
+        change: impl FnOnce(Arc<dyn Store>, SequenceName) -> F,
+    ) -> Reply
+    where
+        F: Future<Output = Result<Said>> + Send + 'static,
+    {
         caller.may(Right::Administer, name).inspect_err(|refusal| {
             let act = Act { by: Some(caller), peer: &self.peer, did, sequence: name };
             self.state.audit.note(act, audit::Outcome::Refused(refusal));
-        })
-    }
-
-    /// Returns a function that writes the audit line of a change. The change calls it in its own task: the
-    /// line is written even if the client disconnects or the time is over.
-    fn noting(
-        &self,
-        caller: &Caller,
-        did: &'static str,
-        name: &SequenceName,
-    ) -> impl FnOnce(Result<Option<&SequenceInfo>, &Error>) + Send + use<> {
-        let (state, peer) = (self.state.clone(), self.peer.clone());
-        let (caller, name) = (caller.clone(), name.clone());
-        move |outcome| {
-            let act = Act { by: Some(&caller), peer: &peer, did, sequence: &name };
-            state.audit.note(
-                act,
-                match outcome {
-                    Ok(info) => audit::Outcome::Done(info),
-                    Err(error) if error.status() == Status::Permanent => audit::Outcome::Refused(error),
-                    Err(error) => audit::Outcome::Failed(error),
-                },
-            );
-        }
+        })?;
+        let (state, peer, caller) = (self.state.clone(), self.peer.clone(), caller.clone());
+        let noted = |ids: Sequences, name: SequenceName| {
+            let change = change(ids.store().clone(), name.clone());
+            async move {
+                let outcome = change.await;
+                if !matches!(outcome, Ok(Said::Done(false))) {
+                    let act = Act { by: Some(&caller), peer: &peer, did, sequence: &name };
+                    state.audit.note(act, noted(&outcome));
+                }
+                outcome
+            }
+        };
+        Ok(self.state.draws.changing(name, noted).await)
     }
 }
 
-/// Returns the kind of error for a store that does not answer this request in time.
-fn silent(ask: &Ask) -> ErrorKind {
-    match ask {
-        Ask::Capabilities
-        | Ask::Inspect(_)
-        | Ask::List(_)
-        | Ask::Record(_)
-        | Ask::ListRecords(_)
-        | Ask::Server => ErrorKind::Unavailable,
-        _ => ErrorKind::UnknownOutcome,
+/// Returns the outcome of a change for the audit line.
+fn noted(outcome: &Result<Said>) -> audit::Outcome<'_> {
+    match outcome {
+        Ok(Said::Sequence(info)) => audit::Outcome::Done(Some(info)),
+        Ok(_) => audit::Outcome::Done(None),
+        Err(error) if error.status() == Status::Permanent => audit::Outcome::Refused(error),
+        Err(error) => audit::Outcome::Failed(error),
     }
-}
-
-/// Returns the error for a request that cannot be decoded. Nothing was changed.
-fn unread(error: &Error) -> CommandError {
-    CommandError::usage(format!("the request is not valid in version {VERSION}: {error}"))
 }
 
 fn few(many: usize) -> Result<(), CommandError> {
@@ -300,7 +277,7 @@ async fn records(proxy: &StoreProxy, caller: &Caller, page: Page) -> Result<Said
         let message = "the token is not for all sequences, so it may not list records; use a token for `*`";
         return Err(Error::new(ErrorKind::Denied, message).during(Operation::List));
     }
-    let listed = proxy.drawn().list_records(&limited(page)).await?;
+    let listed = proxy.store.list_records(&limited(page)).await?;
     Ok(Said::Records(Records::of(listed, |_| true)))
 }
 

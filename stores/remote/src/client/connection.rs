@@ -69,8 +69,8 @@ impl Link {
     }
 
     /// Sends a request to a server. A change is sent at most once.
-    pub(super) async fn ask(&self, ask: Ask, asked: Asked) -> Result<Said> {
-        let until = self.until();
+    pub(super) async fn ask(&self, ask: Ask) -> Result<Said> {
+        let (asked, until) = (ask.asked(), self.until());
         let Ok(Ok(_place)) = timeout_at(until, self.places.acquire()).await else {
             let message =
                 format!("{AT_ONCE} other calls are in progress, and none ended in time; raise `timeout`");

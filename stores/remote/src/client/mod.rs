@@ -43,7 +43,7 @@ type Read<T> = fn(&Said) -> Option<&Vec<Outcome<T>>>;
 /// Sends a request, and returns the part of its result that fits. Any other result is an error.
 macro_rules! ask {
     ($this:ident, $asked:ident $ask:expr, $fits:pat $(if $when:expr)? => $value:expr) => {
-        match $this.link.ask($ask, Asked::$asked).await? {
+        match $this.link.ask($ask).await? {
             $fits $(if $when)? => Ok($value),
             said => Err($this.link.garbled(&said, Asked::$asked)),
         }
@@ -90,7 +90,7 @@ impl RemoteStore {
     ) -> Vec<Result<T>> {
         let mut all = Vec::with_capacity(items.len());
         for items in items.chunks(MOST) {
-            let said = self.link.ask(ask(items.to_vec()), asked).await;
+            let said = self.link.ask(ask(items.to_vec())).await;
             let outcomes = said.and_then(|said| {
                 let outcomes = read(&said).filter(|outcomes| outcomes.len() == items.len()).cloned();
                 outcomes.ok_or_else(|| self.link.garbled(&said, asked))
@@ -143,7 +143,7 @@ impl RemoteStore {
     }
 
     async fn try_server(&self) -> Result<Option<String>> {
-        match self.link.ask(Ask::Server, Asked::Read).await {
+        match self.link.ask(Ask::Server).await {
             Ok(Said::Server(server)) => Ok(server),
             // A server of an earlier release does not know the request.
             Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(None),

@@ -15,6 +15,7 @@ mod wire_error;
 
 use idmill::store::{Bounds, Capabilities, Change, Grant, Identity, Page, Reserve, SequenceInfo};
 use idmill::{Error, IdRange, Result, SequenceName};
+use idmill_kit::Asked;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +79,17 @@ pub enum Ask {
     ListRecords(Page),
     /// Reads the identity of the server behind this one. An earlier release rejects this request as invalid.
     Server,
+}
+
+impl Ask {
+    /// Returns whether the call reads or writes, which decides its error if there is no answer in time.
+    pub fn asked(&self) -> Asked {
+        match self {
+            Self::Capabilities | Self::Inspect(_) | Self::List(_) => Asked::Read,
+            Self::Record(_) | Self::ListRecords(_) | Self::Server => Asked::Read,
+            _ => Asked::Write,
+        }
+    }
 }
 
 /// An answer of a server.

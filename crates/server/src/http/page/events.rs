@@ -102,12 +102,12 @@ pub(super) async fn events(
     let Query(asked) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
     caller.has(Right::Observe)?;
     let place = state.readers.enter()?;
-    let mut looks = state.watch_looks();
+    let mut looks = state.status.watch(&state.draws, &state.readiness);
     looks.mark_changed();
     let peer = peer(&extensions);
     let cut = tokio::spawn(async move {
         sleep(LASTS + GRACE).await;
-        peer.disconnect();
+        peer.cut.notify_one();
     });
     let (due, cut) = (Instant::now() + LASTS, AbortOnDropHandle::new(cut));
     let reader = Reader { state, caller, asked, looks, due, _place: place, _cut: cut };
@@ -170,7 +170,8 @@ mod tests {
     #[tokio::test]
     async fn readers_of_the_same_rows_share_one_rendering() {
         let state = ServerState::of_memory(Access::open());
-        let (caller, look) = (state.access.anybody().unwrap(), state.latest_look());
+        let (caller, look) =
+            (state.access.anybody().unwrap(), state.status.latest(&state.draws, &state.readiness));
         let event = async |look: &Arc<Look>, name, query| {
             let key = Key { name, visible: caller.patterns().to_vec(), asked: Asked::of_link(query) };
             state.readers.event(&state, look, &caller, key).await

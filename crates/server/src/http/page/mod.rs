@@ -70,6 +70,7 @@ async fn page(
     };
     caller.has(Right::Observe)?;
     let asked = Asked::of_link(uri.query().unwrap_or_default());
-    let view = View::of(&state, &state.latest_look(), &caller, &asked);
+    let look = state.status.latest(&state.draws, &state.readiness);
+    let view = View::of(&state, &look, &caller, &asked);
     Ok(Html(render::open(&view, &asked)).into_response())
 }
