@@ -124,7 +124,7 @@ impl Entry {
     }
 
     fn read(read: &Line) -> Result<Self, String> {
-        let invalid = |error: idmill::Error| error.to_string().trim_start_matches("configure: ").to_owned();
+        let invalid = |error: idmill::Error| error.message().to_owned();
         let name = SequenceName::new(&read.name).map_err(invalid)?;
         let bounds = Bounds::new(read.start.0, read.max.0).map_err(invalid)?;
         let reached = read.next.map_or(u128::from(bounds.max()) + 1, |next| u128::from(next.0));

@@ -22,19 +22,13 @@ const PER_RUN: u64 = 1000;
 /// Longer times are counted as one hour.
 pub(crate) const LONGEST: u64 = 3_600_000_000_000;
 
-/// The condition under which a thread is done.
-#[derive(Clone, Copy, Debug)]
-enum Goal {
-    /// Do this number of operations per thread.
-    Count(u64),
-    Time(Duration),
-}
-
 /// One measurement.
 #[derive(Debug)]
 pub(crate) struct Measurement {
     threads: u16,
-    goal: Goal,
+    /// The number of operations per thread, instead of the time.
+    count: Option<u64>,
+    time: Duration,
     /// The progress, in steps of the progress bar.
     progress: AtomicU64,
 }
@@ -42,15 +36,14 @@ pub(crate) struct Measurement {
 impl Measurement {
     /// Limits each thread to `count` operations if `count` is given, or else to `time`.
     pub(crate) fn new(threads: u16, count: Option<u64>, time: Duration) -> Arc<Self> {
-        let goal = count.map_or(Goal::Time(time), Goal::Count);
-        Arc::new(Self { threads, goal, progress: AtomicU64::new(0) })
+        Arc::new(Self { threads, count, time, progress: AtomicU64::new(0) })
     }
 
     /// Records progress. Returns whether the thread is done.
     pub(crate) fn is_done(&self, made: u64, since: Instant) -> bool {
-        let share = match self.goal {
-            Goal::Count(all) => made as f64 / all as f64,
-            Goal::Time(all) => since.elapsed().as_secs_f64() / all.as_secs_f64(),
+        let share = match self.count {
+            Some(all) => made as f64 / all as f64,
+            None => since.elapsed().as_secs_f64() / self.time.as_secs_f64(),
         };
         let progress = steps(share);
         // Load first: a write on every call would cause contention.

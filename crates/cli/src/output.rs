@@ -270,11 +270,6 @@ pub(crate) fn result<T: Serialize>(json: bool, value: &T, human: impl FnOnce(&T)
     if json { print_json(value) } else { print(&human(value)) }
 }
 
-/// Prints one line of a result in JSON Lines.
-pub(crate) fn print_line(value: &impl Serialize) -> Outcome {
-    print(&line(value))
-}
-
 /// Writes one line of a result in JSON Lines. Fails if the reader has closed stdout.
 pub(crate) fn write_line(value: &impl Serialize) -> Outcome {
     write(&line(value))

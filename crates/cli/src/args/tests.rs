@@ -1,6 +1,10 @@
-use idmill::store::Identity;
+use std::time::Duration;
 
+use idmill::store::{Bounds, Identity, SequenceInfo};
+
+use super::sequences::BoundsArgs;
 use super::*;
+use crate::error::CliError;
 
 fn parsed(args: &str) -> clap::error::Result<Command> {
     Cli::try_parse_from(format!("idmill {args}").split(' ')).map(|cli| cli.command)

@@ -71,8 +71,7 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn sequence(text: &str) -> Result<SequenceName, String> {
-    // Remove the prefix: it names an operation of the library, which does not help in a usage error.
-    SequenceName::new(text).map_err(|error| error.to_string().trim_start_matches("configure: ").to_owned())
+    SequenceName::new(text).map_err(|error| error.message().to_owned())
 }
 
 fn named<'a>((name, rest): (&str, &'a str)) -> Option<(SequenceName, &'a str)> {

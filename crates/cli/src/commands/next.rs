@@ -102,12 +102,36 @@ async fn announcement(store: &dyn Store, args: &Next) -> String {
     }
 }
 
-async fn print(ids: &Allocator<u64>, first: Got, args: &Next, line: Line) -> Outcome {
-    let progress = progress(args.count);
-    let mut run = Run { lines: 0, left: args.count, at_once: at_once(args), line };
-    let outcome = run.print(ids, first, &progress).await;
+/// Prints the requested number of ids.
+async fn print(ids: &Allocator<u64>, first: Got, args: &Next, mut line: Line) -> Outcome {
+    let (progress, mut lines, mut left, mut got) = (progress(args.count), 0, args.count, first);
+    let outcome = loop {
+        left -= got.ids.len();
+        // A write may stall, which must not block the refills.
+        let (written, outcome) = tokio::task::block_in_place(|| write(&mut line, &got.ids));
+        lines += written;
+        progress.set_position(lines);
+        got = match (outcome, got.then) {
+            (Err(error), _) => break Err(error),
+            (_, Some(error)) => break Err(error.into()),
+            _ if left == 0 => break Ok(()),
+            _ => match get(ids, left.min(at_once(args))).await {
+                Ok(got) => got,
+                Err(error) => break Err(error.into()),
+            },
+        };
+    };
     progress.finish_and_clear();
-    outcome.map_err(|error| error.after_printing(run.lines, args.count))
+    outcome.map_err(|error: CliError| error.after_printing(lines, args.count))
+}
+
+/// Writes ids, and returns how many lines were written.
+fn write(line: &mut Line, ranges: &Ranges) -> (u64, Outcome) {
+    let mut lines: Lines<StdoutLock<'_>> = Lines::new(stdout().lock());
+    let outcome = line.write(ranges, &mut lines);
+    // Also flush the lines before a line that failed.
+    let flushed = lines.flush().map_err(unwritten);
+    (lines.written(), outcome.and(flushed))
 }
 
 /// Opens the sequence without prefetch, so that no id is reserved before it is needed. Without `--step`, the
@@ -126,40 +150,6 @@ async fn open(sequences: &Sequences, args: &Next, is_new: bool) -> idmill::Resul
     // Only requested bounds must be compared with the stored bounds. Otherwise, a lazy open saves a
     // transaction.
     if args.bounds.are_given() { sequence.await } else { sequence.lazy() }
-}
-
-/// The progress of printing.
-struct Run {
-    lines: u64,
-    left: u64,
-    at_once: u64,
-    line: Line,
-}
-
-impl Run {
-    async fn print(&mut self, ids: &Allocator<u64>, first: Got, progress: &ProgressBar) -> Outcome {
-        let mut got = first;
-        loop {
-            self.left -= got.ids.len();
-            // A write may stall, which must not block the refills.
-            tokio::task::block_in_place(|| self.write(&got.ids))?;
-            progress.inc(self.lines - progress.position());
-            match got.then {
-                Some(error) => return Err(error.into()),
-                None if self.left == 0 => return Ok(()),
-                None => got = get(ids, self.left.min(self.at_once)).await?,
-            }
-        }
-    }
-
-    fn write(&mut self, ranges: &Ranges) -> Outcome {
-        let mut lines: Lines<StdoutLock<'_>> = Lines::new(stdout().lock());
-        let outcome = self.line.write(ranges, &mut lines);
-        // Also flush the lines before a line that failed.
-        let flushed = lines.flush().map_err(unwritten);
-        self.lines += lines.written();
-        outcome.and(flushed)
-    }
 }
 
 /// Takes up to `want` ids, at least one. If a `take` fails, the ids that it has reserved are in memory.

@@ -2,9 +2,6 @@
 
 #[cfg(feature = "metrics")]
 mod metrics;
-#[cfg(not(feature = "metrics"))]
-#[path = "unmetered.rs"]
-mod metrics;
 mod patient;
 mod report;
 
@@ -15,7 +12,6 @@ use idmill_doctor::{Examined, Finding, FindingKind, Severity};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-use self::metrics::Metrics;
 use self::patient::Patient;
 use self::report::Report;
 use crate::args::{Doctor, Global};
@@ -31,6 +27,10 @@ pub(crate) fn last_verdict() -> Option<Outcome> {
 }
 
 pub(super) async fn run(global: &Global, args: &Doctor) -> Outcome {
+    if args.metrics.is_some() && cfg!(not(feature = "metrics")) {
+        let error = CliError::usage("this `idmill` was built without metrics");
+        return Err(error.hint("build it with `--features metrics` or `--features full`"));
+    }
     let patient = Patient::new(global, args)?;
     let report = Report::new(global);
     match args.watch {
@@ -56,7 +56,8 @@ async fn once(mut patient: Patient, args: &Doctor, report: &Report) -> Outcome {
 
 /// Repeats the examination and reports changes, until a signal, or until the reader closes stdout.
 async fn watch(mut patient: Patient, args: &Doctor, report: &Report, pause: Duration) -> Outcome {
-    let mut metrics = args.metrics.map(|address| Metrics::serve(address, pause)).transpose()?;
+    #[cfg(feature = "metrics")]
+    let mut metrics = args.metrics.map(|address| metrics::Metrics::serve(address, pause)).transpose()?;
     let (mut last, mut rate_over) = (None, args.rate_over);
     loop {
         let next = Instant::now() + pause;
@@ -67,6 +68,7 @@ async fn watch(mut patient: Patient, args: &Doctor, report: &Report, pause: Dura
             changes(report, Some(&seen), &fixed)?;
             seen = fixed;
         }
+        #[cfg(feature = "metrics")]
         if let Some(metrics) = &mut metrics {
             metrics.looked(&seen);
         }

@@ -154,7 +154,7 @@ impl Importing {
             let [before, after] = [before, after].map(|next| next.map(|next| next.to_string()));
             let taken =
                 json!({ "sequence": name.as_str(), "outcome": outcome, "before": before, "after": after });
-            return output::print_line(&taken);
+            return output::print(&output::line(&taken));
         }
         let (before, after) = (or_dash(before), or_dash(after));
         match outcome {

@@ -8,8 +8,8 @@ const RESERVE: u64 = 128;
 /// Raises the soft limit for this number of clients. Returns how many fit.
 pub(super) fn places(wanted: usize) -> usize {
     let needed = (wanted as u64).saturating_add(RESERVE);
-    match raised(needed) {
-        Some(limit) if limit < needed => {
+    match rlimit::increase_nofile_limit(needed).or_else(|_| Resource::NOFILE.get_soft()) {
+        Ok(limit) if limit < needed => {
             let places = places_of(limit);
             tracing::warn!(
                 "the limit of {limit} open files allows {places} clients, not {wanted}; raise `LimitNOFILE` or `ulimit -n`"
@@ -18,17 +18,6 @@ pub(super) fn places(wanted: usize) -> usize {
         }
         _ => wanted,
     }
-}
-
-/// Raises the soft limit to `needed`, at most to the hard limit. Returns the new limit; `None` if it is
-/// unknown.
-fn raised(needed: u64) -> Option<u64> {
-    let (soft, hard) = Resource::NOFILE.get().ok()?;
-    let wanted = needed.min(hard);
-    if soft >= wanted {
-        return Some(soft);
-    }
-    Some(Resource::NOFILE.set(wanted, hard).map_or(soft, |()| wanted))
 }
 
 /// Returns the number of clients that fit into a limit that is too small for all.

@@ -21,9 +21,6 @@ mod systemd;
 mod tokens;
 #[cfg(feature = "otel")]
 mod traces;
-#[cfg(not(feature = "otel"))]
-#[path = "untraced.rs"]
-mod traces;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -42,7 +39,6 @@ use crate::error::{CliError, Outcome};
 use crate::{logging, opening};
 use settings::Settings;
 pub(crate) use tokens::run as token;
-use traces::Traces;
 
 /// Default time after which an idle sequence is evicted.
 const IDLE: Duration = Duration::from_secs(600);
@@ -81,8 +77,13 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
     // Handle SIGHUP before the store is opened, which may take a while.
     let hangups = reload::Hangups::new();
     signals::ignore();
-    let traces = Traces::begin()?;
-    let log = logging::serve(global, settings.logs_json, traces.layer());
+    #[cfg(feature = "otel")]
+    let traces = traces::Traces::begin()?;
+    #[cfg(feature = "otel")]
+    let spans = traces.layer();
+    #[cfg(not(feature = "otel"))]
+    let spans = None::<tracing_subscriber::layer::Identity>;
+    let log = logging::serve(global, settings.logs_json, spans);
     let metrics = recorder()?;
     // Handle signals from here on. The first process of a container ignores signals without a handler, and
     // the store may take a while to open.
@@ -114,6 +115,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
         () = log.keep() => {}
         () = told_twice => tracing::warn!("stopped by a second signal: ids in memory leave a gap"),
     }
+    #[cfg(feature = "otel")]
     traces.end().await;
     Ok(())
 }
@@ -152,7 +154,9 @@ async fn bound(settings: &Settings, handed: Handed, metrics: PrometheusHandle) -
         (None, Some(address)) => server.http(address),
         (None, None) => server,
     };
-    Ok(traces::adopt(server).bind().await?)
+    #[cfg(feature = "otel")]
+    let server = traces::adopt(server);
+    Ok(server.bind().await?)
 }
 
 fn recorder() -> Outcome<PrometheusHandle> {
