@@ -16,7 +16,7 @@ use idmill::store::{Grant, Reserve, Store};
 use idmill::{Error, ErrorKind, Operation, Result};
 use idmill_remote::protocol::MOST;
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use crate::counters;
@@ -65,9 +65,15 @@ impl StoreProxy {
             return join_all(requests.iter().map(reserve)).await;
         }
         let (waiting, answers): (Vec<_>, Vec<_>) = requests.into_iter().map(Waiting::of).unzip();
-        self.waiting.lock().extend(waiting);
-        // Run the batch in its own task: other callers wait for it too, and this caller may be dropped.
-        tokio::spawn(self.clone().reserve_what_waits());
+        let place = {
+            let mut queue = self.waiting.lock();
+            queue.extend(waiting);
+            self.places.clone().try_acquire_owned()
+        };
+        if let Ok(place) = place {
+            // Run the batch in its own task: other callers wait for it too, and this caller may be dropped.
+            tokio::spawn(self.clone().reserve_what_waits(place));
+        }
         join_all(answers.into_iter().map(|awaited| self.answer(awaited, due))).await
     }
 
@@ -96,27 +102,28 @@ impl StoreProxy {
         Error::new(ErrorKind::Unavailable, message).during(Operation::Reserve)
     }
 
-    /// Sends a batch of the waiting requests as soon as a place is free. There is one such task for each
-    /// caller, and a caller has at most [`MOST`] requests, so each request is sent.
-    async fn reserve_what_waits(self) {
-        // The place is free again even if the store panics.
-        let Ok(_place) = self.places.acquire().await else { return };
-        let batch: Vec<Waiting> = {
-            let mut waiting = self.waiting.lock();
-            waiting.retain(|waiting| !waiting.answer.is_closed());
-            let most = waiting.len().min(MOST);
-            waiting.drain(..most).inspect(|each| each.sent.store(true, Ordering::Relaxed)).collect()
-        };
-        if batch.is_empty() {
-            return;
-        }
-        let (requests, callers): (Vec<_>, Vec<_>) =
-            batch.into_iter().map(|Waiting { request, answer, .. }| (request, answer)).unzip();
-        let grants = self.store.reserve_many(&requests).await;
-        for (caller, grant) in callers.into_iter().zip(grants) {
-            // The caller may have been dropped. The ids are then a gap.
-            if let Err(Ok(grant)) = caller.send(grant) {
-                counters::unread(grant.range.len());
+    /// Sends the waiting requests in batches. If the store panics, the place is free again, and the next
+    /// caller sends the requests that still wait.
+    async fn reserve_what_waits(self, place: OwnedSemaphorePermit) {
+        loop {
+            let batch: Vec<Waiting> = {
+                let mut waiting = self.waiting.lock();
+                waiting.retain(|waiting| !waiting.answer.is_closed());
+                if waiting.is_empty() {
+                    // Under the lock: a later caller finds this place free.
+                    return drop(place);
+                }
+                let most = waiting.len().min(MOST);
+                waiting.drain(..most).inspect(|each| each.sent.store(true, Ordering::Relaxed)).collect()
+            };
+            let (requests, callers): (Vec<_>, Vec<_>) =
+                batch.into_iter().map(|Waiting { request, answer, .. }| (request, answer)).unzip();
+            let grants = self.store.reserve_many(&requests).await;
+            for (caller, grant) in callers.into_iter().zip(grants) {
+                // The caller may have been dropped. The ids are then a gap.
+                if let Err(Ok(grant)) = caller.send(grant) {
+                    counters::unread(grant.range.len());
+                }
             }
         }
     }
