@@ -133,15 +133,15 @@ fn of_threads() -> [Row; 2] {
             }
         }
     });
-    let block = row("`Order::Thread`, block of 64", &[(1, 0.35), (2, 0.125)], ids(), |(_, ids)| {
-        let mut block = ids.block(64).expect("the order allows blocks");
+    let handle = row("`Order::Thread`, handle", &[(1, 0.35), (2, 0.125)], ids(), |(_, ids)| {
+        let mut handle = ids.handle();
         move |n| {
             for _ in 0..n {
-                keep(block.try_next());
+                keep(handle.try_next());
             }
         }
     });
-    [striped, block]
+    [striped, handle]
 }
 
 /// The rows of a thread that draws from many sequences in turn.

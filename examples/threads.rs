@@ -1,4 +1,4 @@
-//! A program without an async runtime: each thread has its own block, under `Order::Thread`, which scales
+//! A program without an async runtime: each thread has a handle with its own block, under `Order::Thread`, which scales
 //! with cores.
 //!
 //! `cargo run --release --example threads`
@@ -13,7 +13,7 @@ const EACH: u64 = 5_000_000;
 
 fn main() -> Result<()> {
     let ids = Sequences::connect_blocking(async { Ok(MemoryStore::new()) })?;
-    let rows = ids.sequence::<i64>("rows").order(Order::Thread).open_blocking()?;
+    let rows = ids.sequence::<i64>("rows").order(Order::Thread).block_size(1_024).open_blocking()?;
 
     let begun = Instant::now();
     thread::scope(|scope| {
@@ -31,6 +31,6 @@ fn main() -> Result<()> {
 }
 
 fn draw(rows: &Allocator<i64>) -> Result<()> {
-    let mut block = rows.block(1_024)?;
-    (0..EACH).try_for_each(|_| block.blocking().next().map(drop))
+    let mut handle = rows.handle();
+    (0..EACH).try_for_each(|_| handle.blocking().next().map(drop))
 }

@@ -41,7 +41,7 @@
 //!
 //! - [`Sequences`]: all sequences of one store, and the task that refills them.
 //! - [`SequenceBuilder`]: the settings of a sequence: bounds, order, sizes.
-//! - [`Allocator`], [`Handle`], [`IdBlock`]: hand out ids.
+//! - [`Allocator`], [`Handle`]: hand out ids.
 //! - [`Order`]: the ordering guarantee of a sequence. See `docs/guide/order.md`.
 //! - [`Error`]: the kind of a failure, and whether to retry.
 //! - [`store`]: the contract of a store, and an in-memory store.
@@ -122,7 +122,7 @@ pub mod __private {
     pub use serde;
 }
 
-pub use allocator::{Allocator, Handle, IdBlock, Next};
+pub use allocator::{Allocator, Handle, Next};
 pub use blocking::Blocking;
 pub use error::{Error, ErrorKind, Operation, Result, Status};
 pub use id::Id;

@@ -90,9 +90,9 @@ fn blocks_and_thread_blocks_allocate_nothing() {
     assert_none("a draw from a thread block", || {
         let _ = ids.try_next().unwrap();
     });
-    let mut block = ids.block(64).unwrap();
-    assert_none("a block", || {
-        let _ = block.try_next().unwrap();
+    let mut handle = ids.handle();
+    assert_none("a handle", || {
+        let _ = handle.try_next().unwrap();
     });
 }
 

@@ -148,8 +148,8 @@ fn what_a_block_did_not_hand_out_is_drawn_and_dropped(reader: &mut Reader) {
     let before = reader.read();
     let ids = Sequences::builder(FaultyStore::new()).own_thread().start().unwrap();
     let builder = ids.sequence::<u64>("orders").order(Order::Thread).step(100).watermark(0);
-    let orders = builder.open_blocking().unwrap();
-    let mut block = orders.block(10).unwrap();
+    let orders = builder.block_size(10).open_blocking().unwrap();
+    let mut block = orders.handle();
     for _ in 0..2 {
         let _ = block.blocking().next().unwrap();
     }

@@ -1,4 +1,4 @@
-//! Allocators, handles and blocks of one sequence.
+//! Allocators and handles of one sequence.
 
 mod handle;
 mod local;
@@ -24,7 +24,7 @@ use crate::state::snapshot::Snapshot;
 use crate::state::want::Want;
 use crate::sync::Arc;
 
-pub use handle::{Handle, IdBlock};
+pub use handle::Handle;
 pub(crate) use shared::{CoreRef, Shared};
 
 /// Hands out the ids of one sequence. Cheap to clone; any number of threads and tasks may share it.
@@ -205,7 +205,7 @@ impl<T: Id> Allocator<T> {
 
     /// Discards all ids in memory, for the whole process. Use it if ids reserved earlier must not be handed
     /// out, for example after a restore of the store. Returns the number of discarded ids, including those
-    /// held by threads. An [`IdBlock`] discards its ids at its next draw. After this returns, no new draw
+    /// held by threads. A [`Handle`] discards the ids of its block at its next draw. After this returns, no new draw
     /// gets an id that was reserved before the call.
     pub fn discard(&self) -> u64 {
         self.core().revoke(self.mailbox())

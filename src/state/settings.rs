@@ -37,7 +37,7 @@ pub(crate) struct Settings {
     /// The smallest and the largest id that the caller's type can hold.
     pub(crate) floor: u64,
     pub(crate) ceiling: u64,
-    /// How many ids a thread takes at a time under [`Order::Thread`].
+    /// How many ids a thread or a handle takes at a time under [`Order::Thread`].
     pub(crate) block: u64,
     /// Fixes the jitter of retries, for repeatable simulations.
     pub(crate) seed: Option<u64>,

@@ -29,7 +29,6 @@ fn program_without_a_runtime_can_use_every_call() {
     let mut handle = orders.handle();
     assert!(handle.blocking().next().is_ok());
     assert_eq!(handle.allocator().blocking().take(3).unwrap().len(), 3);
-    assert!(orders.block(2).unwrap().blocking().next().is_ok());
 
     let later = Identity { epoch: 1, ..moved.identity };
     assert_eq!(ids.admin().blocking().remove_if("orders", later).unwrap_err().kind(), ErrorKind::Conflict);

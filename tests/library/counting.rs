@@ -6,7 +6,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use idmill::store::{Change, Grant, Reserve, Store, StoreFuture};
-use idmill::{Allocator, ErrorKind, Handle, IdBlock, Order, Result, SequenceName, Sequences, Snapshot};
+use idmill::{Allocator, ErrorKind, Handle, Order, Result, SequenceName, Sequences, Snapshot};
 use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use proptest::prelude::*;
 
@@ -85,7 +85,8 @@ struct World {
     ids: Sequences,
     sequence: Allocator<u64>,
     handle: Handle<u64>,
-    block: Option<IdBlock<u64>>,
+    /// A second handle: it ends, and begins with an empty block.
+    block: Option<Handle<u64>>,
     workers: Vec<Worker>,
     /// Number of ids that callers got.
     received: u64,
@@ -117,10 +118,8 @@ impl World {
             }
             Event::Handle => self.received += u64::from(self.handle.try_next().is_ok()),
             Event::Block => {
-                if self.block.is_none() {
-                    self.block = self.sequence.block(11).ok();
-                }
-                self.received += self.block.as_mut().map_or(0, |block| u64::from(block.try_next().is_ok()));
+                let block = self.block.get_or_insert_with(|| self.sequence.handle());
+                self.received += u64::from(block.try_next().is_ok());
             }
             Event::BlockEnds => self.block = None,
             Event::Revoke => drop(self.sequence.discard()),
@@ -151,7 +150,8 @@ impl World {
         // Wait until no call is in flight.
         tokio::time::sleep(Duration::from_secs(60)).await;
         self.ids.close().await;
-        self.block = None;
+        // The handles end, and count the ids left in their blocks.
+        (self.handle, self.block) = (self.sequence.handle(), None);
         self.workers.drain(..).for_each(Worker::end);
         let snapshot = self.sequence.snapshot();
         prop_assert_eq!(snapshot.remaining, 0);

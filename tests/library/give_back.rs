@@ -108,8 +108,9 @@ async fn nothing_goes_back_to_a_sequence_that_was_reset() {
 async fn ids_held_by_a_block_are_not_given_back() {
     let store = FaultyStore::new();
     let ids = over(&store);
-    let orders = ids.sequence::<u64>("orders").order(Order::Thread).step(100).watermark(0).await.unwrap();
-    let mut block = orders.block(10).unwrap();
+    let sequence = ids.sequence::<u64>("orders").order(Order::Thread).step(100).watermark(0);
+    let orders = sequence.block_size(10).await.unwrap();
+    let mut block = orders.handle();
     // The first id came from the store, not from a block.
     assert_eq!((block.next().await.unwrap(), block.next().await.unwrap()), (1, 2));
     ids.close().await;

@@ -118,8 +118,9 @@ async fn a_store_that_never_answers_is_not_waited_for() {
 async fn blocks_and_threads_let_go_too() {
     let store = FaultyStore::new();
     let ids = fresh(&store);
-    let orders = ids.sequence::<u64>("orders").step(1000).watermark(0).order(Order::Thread).await.unwrap();
-    let mut block = orders.block(10).unwrap();
+    let sequence = ids.sequence::<u64>("orders").step(1000).watermark(0).order(Order::Thread);
+    let orders = sequence.block_size(10).await.unwrap();
+    let mut block = orders.handle();
     assert_eq!((orders.next().await.is_ok(), block.next().await.is_ok()), (true, true));
     store.set(&name(), Change::new().revoke(true)).await.unwrap();
     sleep(AGE).await;

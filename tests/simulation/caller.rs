@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::future::{Either, select};
-use idmill::{Allocator, Handle, IdBlock, Order, Ranges, Result};
+use idmill::{Allocator, Handle, Order, Ranges, Result};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
@@ -23,7 +23,7 @@ pub(crate) struct Caller {
     pub(crate) gate: Gate,
     pub(crate) allocator: Allocator<u64>,
     pub(crate) handle: Handle<u64>,
-    pub(crate) block: Option<IdBlock<u64>>,
+    pub(crate) block: Option<Handle<u64>>,
     /// The timeout of the allocator's calls.
     pub(crate) limit: Duration,
     /// The longest pause between calls; every pause if `calm`.
@@ -53,7 +53,7 @@ impl Caller {
         (history, gate): (Shared, Gate),
         rng: Rng,
     ) -> Self {
-        let block = (plan.order == Order::Thread).then(|| allocator.block(plan.block).expect("a block"));
+        let block = (plan.order == Order::Thread).then(|| allocator.handle());
         let handle = allocator.handle();
         let think = Duration::ZERO;
         let limit = plan.timeout;

@@ -131,12 +131,12 @@ pub(crate) fn every_way_grows_across_threads(scale: Scale) {
     served.end();
 }
 
-/// Uses thread blocks and blocks, whose ids grow within each of them.
+/// Uses thread blocks and handles' blocks, whose ids grow within each of them.
 pub(crate) fn thread_blocks_and_blocks_grow_for_each(scale: Scale) {
     let served = serve(|builder| builder);
     let ids = served.open(Order::Thread, scale);
     once(scale.threads, |number| {
-        let mut block = ids.block(1 + number).unwrap();
+        let mut block = ids.handle();
         let mut all = Vec::new();
         let (mut own, mut from_block) = (0, 0);
         for _ in 0..scale.draws {
@@ -162,7 +162,7 @@ pub(crate) fn nothing_outlives_a_revocation(scale: Scale, order: Order) {
     let floor = AtomicU64::new(0);
     once(scale.threads, |number| {
         let mut all = Vec::new();
-        let (mut handle, mut block) = (ids.handle(), ids.block(4).ok());
+        let (mut handle, mut block) = (ids.handle(), ids.handle());
         for round in 0..scale.draws {
             if number == 0 && round % 4 == 3 {
                 let granted = store.granted("s").last().and_then(|grant| grant.range.last());
@@ -172,9 +172,9 @@ pub(crate) fn nothing_outlives_a_revocation(scale: Scale, order: Order) {
                 floor.fetch_max(granted.unwrap_or(0), Ordering::Release);
             }
             let before = floor.load(Ordering::Acquire);
-            let id = match (round % 3, &mut block) {
-                (0, _) => ids.blocking().next().unwrap(),
-                (1, Some(block)) => block.blocking().next().unwrap(),
+            let id = match round % 3 {
+                0 => ids.blocking().next().unwrap(),
+                1 => block.blocking().next().unwrap(),
                 _ => handle.blocking().next().unwrap(),
             };
             assert!(id > before, "{id} was handed out after all ids up to {before} were revoked");

@@ -28,7 +28,9 @@ fn child() {
     let url = format!("sqlite:{}", file.to_str().expect("a path of this test"));
     let ids = Sequences::connect_blocking(async move { idmill_any::schemes().open(&url).await })
         .expect("the store opens");
-    let open = |order| ids.sequence::<u64>("s").order(order).step(20).watermark(15).lazy().expect("opens");
+    let open = |order| {
+        ids.sequence::<u64>("s").order(order).step(20).watermark(15).block_size(5).lazy().expect("opens")
+    };
     // A sequence has one order per process, so each process uses one of the two orders.
     let thread_order = std::process::id().is_multiple_of(2);
     let allocator = open(if thread_order { Order::Thread } else { Order::Process });
@@ -41,11 +43,10 @@ fn child() {
 }
 
 fn draw_for_ever(allocator: &Allocator<u64>, number: u32) {
-    let (mut handle, mut block) = (allocator.handle(), allocator.block(5).ok());
+    let mut handle = allocator.handle();
     loop {
-        let id = match (number, &mut block) {
-            (0, _) => allocator.blocking().next(),
-            (1, Some(block)) => block.blocking().next(),
+        let id = match number {
+            0 => allocator.blocking().next(),
             _ => handle.blocking().next(),
         };
         // Write each line in one call, so that a kill can truncate only the last line. The test harness

@@ -143,7 +143,7 @@ fn a_block_renewed_meanwhile_is_void() {
             let mut held = core.stock.current();
             thread::spawn(move || {
                 let mut block = Block::EMPTY;
-                // As in `IdBlock::draw`.
+                // As in `Handle::draw` and `Handle::draw_slow`.
                 let draw_one = || {
                     let after = returned.load(Ordering::Acquire);
                     let drawn = block.draw(&core.stock).or_else(|| {

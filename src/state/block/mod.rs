@@ -1,6 +1,6 @@
-//! A block of ids that one thread holds: a draw from it is a plain increment. An
-//! [`IdBlock`](crate::IdBlock) has one. Under [`Order::Thread`](crate::Order::Thread), each [`thread`] has
-//! one, in a `table` by the number of the thread, its `slot`.
+//! A block of ids that one thread holds: a draw from it is a plain increment. Under
+//! [`Order::Thread`](crate::Order::Thread), each [`Handle`](crate::Handle) has one, and each [`thread`], in a
+//! `table` by the number of the thread, its `slot`.
 //!
 //! Ids in a block are outside any segment, so revoking cannot seal them. Each draw therefore checks the
 //! stock's generation, which was read *before* the block was taken: see [`Stock::generation`].

@@ -38,8 +38,6 @@ async fn trying_alone_starts_a_refill() {
         let mut handle = ids.sequence::<u64>(format!("{name}-handle")).order(order).lazy().unwrap().handle();
         assert_eq!(try_until(|| handle.try_next()).await, Some(1));
     }
-    let mut block = ids.sequence::<u64>("block").order(Order::Thread).lazy().unwrap().block(4).unwrap();
-    assert_eq!(try_until(|| block.try_next()).await, Some(1));
     let global = ids.sequence::<u64>("global").order(Order::Global).lazy().unwrap();
     assert_eq!(try_until(|| global.try_next()).await, None, "`Global` reserves only for waiting callers");
     assert_eq!(global.snapshot().reserves, 0);
