@@ -92,7 +92,7 @@ impl<T: Id> Handle<T> {
             Some(id) => Ok(T::from_raw(id)),
             None => match self.draw_slow() {
                 Ok(id) => Ok(T::from_raw(id)),
-                Err(reason) => Err(self.allocator.core().refused(reason, self.allocator.mailbox())),
+                Err(reason) => Err(self.allocator.core_ref.refused(reason)),
             },
         }
     }

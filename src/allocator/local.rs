@@ -41,7 +41,7 @@ pub(super) fn draw(core_ref: &CoreRef) -> Option<u64> {
     REMEMBERED
         .try_with(|memory| {
             let memory = memory.try_borrow().ok()?;
-            core_ref.draw_from(memory.first(core_ref.core.key)?)
+            core_ref.draw_from(memory.first(core_ref.key)?)
         })
         .ok()
         .flatten()
@@ -52,7 +52,7 @@ pub(super) fn draw_slow(core_ref: &CoreRef) -> Result<u64, ErrorKind> {
     if let Some(id) = draw_cached(core_ref) {
         return Ok(id);
     }
-    let CoreRef { core, shared } = core_ref;
+    let CoreRef { core, shared, .. } = core_ref;
     let mut segment = core.stock.current();
     let outcome = core.draw(&mut segment, &shared.mailbox);
     let slot = Slot { key: core.key, segment };
@@ -66,7 +66,7 @@ pub(super) fn draw_slow(core_ref: &CoreRef) -> Result<u64, ErrorKind> {
 fn draw_cached(core_ref: &CoreRef) -> Option<u64> {
     let further = |memory: &RefCell<Memory>| {
         let memory = memory.try_borrow().ok()?;
-        let key = core_ref.core.key;
+        let key = core_ref.key;
         let index = memory.find(key).filter(|index| *index != memory.home(key))?;
         core_ref.draw_from(&memory.0[index].as_ref()?.segment)
     };

@@ -33,14 +33,14 @@ pub(crate) use shared::{CoreRef, Shared};
 /// thread. A call can be cancelled at any point by dropping its future: at most the ids that it would have
 /// returned become a gap, which is counted.
 pub struct Allocator<T: Id = i64> {
-    core_ref: CoreRef,
+    core_ref: Arc<CoreRef>,
     limits: CallLimits,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T: Id> Allocator<T> {
     pub(crate) fn new(core_ref: CoreRef, limits: CallLimits) -> Self {
-        Self { core_ref, limits, of: PhantomData }
+        Self { core_ref: Arc::new(core_ref), limits, of: PhantomData }
     }
 
     /// Returns a clone whose calls wait at most this long, instead of the sequence's
@@ -70,19 +70,18 @@ impl<T: Id> Allocator<T> {
     #[allow(clippy::inline_always)] // a call that returns its error through memory costs as much as the draw
     #[inline(always)]
     pub fn try_next(&self) -> Result<T> {
-        match self.draw_fast() {
-            Some(id) => Ok(T::from_raw(id)),
-            None => self.draw_slow().map(T::from_raw).map_err(|reason| self.refused(reason)),
+        match self.draw() {
+            Ok(id) => Ok(T::from_raw(id)),
+            Err(reason) => Err(self.core_ref.refused(reason)),
         }
     }
 
-    /// Returns the error of a call that does not wait.
-    #[cold]
-    fn refused(&self, reason: ErrorKind) -> Error {
-        if reason == ErrorKind::Closed {
-            self.core_ref.shared.closed()
-        } else {
-            self.core().refused(reason, self.mailbox())
+    #[allow(clippy::inline_always)] // as `try_next`
+    #[inline(always)]
+    fn draw(&self) -> Result<u64, ErrorKind> {
+        match self.draw_fast() {
+            Some(id) => Ok(id),
+            None => self.draw_slow(),
         }
     }
 
@@ -90,7 +89,7 @@ impl<T: Id> Allocator<T> {
     #[allow(clippy::inline_always)] // two small bodies; a caller needs one, so the branch is predicted
     #[inline(always)]
     fn draw_fast(&self) -> Option<u64> {
-        match &self.core().blocks {
+        match &self.core_ref.blocks {
             None => local::draw(&self.core_ref),
             Some(blocks) => blocks.draw(&self.core().stock),
         }
@@ -101,17 +100,9 @@ impl<T: Id> Allocator<T> {
     #[cold]
     #[inline(never)]
     fn draw_slow(&self) -> Result<u64, ErrorKind> {
-        match &self.core().blocks {
+        match &self.core_ref.blocks {
             None => local::draw_slow(&self.core_ref),
             Some(blocks) => self.core().draw_by_thread(blocks, self.mailbox()),
-        }
-    }
-
-    #[inline]
-    fn draw(&self) -> Result<u64, ErrorKind> {
-        match self.draw_fast() {
-            Some(id) => Ok(id),
-            None => self.draw_slow(),
         }
     }
 
@@ -148,7 +139,7 @@ impl<T: Id> Allocator<T> {
     #[cold]
     fn waited(&self, ids: &Ranges) -> T {
         let id: T = ids.only();
-        if let Some(blocks) = &self.core().blocks {
+        if let Some(blocks) = &self.core_ref.blocks {
             blocks.catch_up(&self.core().stats, id.into_raw());
         }
         id

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
+use crate::state::block::table::BlockTable;
 use crate::state::clock::Clock;
 use crate::state::core::Core;
 use crate::state::fork::forked;
@@ -108,14 +109,27 @@ impl Drop for Shared {
     }
 }
 
-/// One user of a core. It prevents the core's eviction, and keeps the actor alive. The core counts the user
-/// before this is created.
+/// One user of a core: an allocator, with its clones and handles, which share it. It prevents the core's
+/// eviction, and keeps the actor alive. The core counts the user before this is created.
+///
+/// Clones write to the reference count, which is next to the first fields. So the fields that a draw reads are
+/// on another cache line.
+#[repr(C)]
 pub(crate) struct CoreRef {
-    pub(crate) core: Arc<Core>,
     pub(crate) shared: Arc<Shared>,
+    _apart: [u64; 6],
+    /// [`Core::key`].
+    pub(super) key: u64,
+    /// [`Core::blocks`].
+    pub(super) blocks: Option<Arc<BlockTable>>,
+    pub(crate) core: Arc<Core>,
 }
 
 impl CoreRef {
+    pub(crate) fn new(shared: Arc<Shared>, core: Arc<Core>) -> Self {
+        Self { shared, _apart: [0; 6], key: core.key, blocks: core.blocks.clone(), core }
+    }
+
     /// Draws one id from this segment only. Follows the pointer to the mailbox only at the watermark.
     #[inline]
     pub(super) fn draw_from(&self, segment: &Segment) -> Option<u64> {
@@ -128,13 +142,14 @@ impl CoreRef {
         let error = if error.kind() == ErrorKind::Closed { self.shared.closed() } else { error };
         error.of(&self.core.name).during(Operation::Draw)
     }
-}
 
-impl Clone for CoreRef {
-    fn clone(&self) -> Self {
-        // Cannot fail: `self` keeps the core from being evicted.
-        self.core.enter();
-        Self { core: self.core.clone(), shared: self.shared.clone() }
+    /// Returns the error of a call that does not wait, with the cause if the actor has ended.
+    #[cold]
+    pub(super) fn refused(&self, reason: ErrorKind) -> Error {
+        match reason {
+            ErrorKind::Closed => self.shared.closed(),
+            reason => self.core.refused(reason, &self.shared.mailbox),
+        }
     }
 }
 

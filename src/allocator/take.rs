@@ -99,7 +99,7 @@ impl<T: Id> Allocator<T> {
             return Err(self.invalid_take(format!("{n} ids exceed `max_buffered` {most}; use `take`")));
         }
         match core.stock.ended() {
-            Some(reason) => Err(self.refused(reason)),
+            Some(reason) => Err(self.core_ref.refused(reason)),
             None => Err(core.refused_many(n, self.mailbox())),
         }
     }
@@ -184,7 +184,7 @@ impl<'a> Part<'a> {
 
     /// Takes the missing ids if memory has them. Returns whether none are missing.
     fn take_from_memory(&mut self) -> bool {
-        let CoreRef { core, shared } = self.core_ref;
+        let CoreRef { core, shared, .. } = self.core_ref;
         if !core.stock.is_current(self.generation) {
             self.drop_ids();
             self.generation = core.stock.generation();

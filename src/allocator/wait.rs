@@ -15,10 +15,11 @@ use crate::range::Ranges;
 use crate::state::mailbox::Question;
 use crate::state::reply::{Place, Reply};
 use crate::state::task::Task;
+use crate::sync::Arc;
 
 /// Waits for ids up to `timeout`.
 pub(super) async fn wait(
-    core_ref: CoreRef,
+    core_ref: Arc<CoreRef>,
     question: impl Into<Question>,
     timeout: Duration,
 ) -> Result<Ranges> {
@@ -27,7 +28,7 @@ pub(super) async fn wait(
 }
 
 async fn queue(core_ref: &CoreRef, question: Question, timeout: Duration) -> Result<Ranges> {
-    let CoreRef { core, shared } = core_ref;
+    let CoreRef { core, shared, .. } = core_ref;
     // Check for a fork before any wait or lock: the actor and the timers belong to the parent process.
     if shared.mailbox.is_forked() {
         return Err(ErrorKind::Closed.into());

@@ -22,6 +22,9 @@ use crate::sync::Arc;
 /// Settings of a sequence to be opened. Await the builder to open the sequence. A missing sequence is created
 /// in the store; an existing one is checked against these settings.
 ///
+/// A process can open a sequence several times, with the same settings. Only [`timeout`](Self::timeout) and
+/// [`max_take`](Self::max_take) may differ: each opening has its own.
+///
 /// ```
 /// # async fn demo(ids: idmill::Sequences) -> idmill::Result<()> {
 /// use std::time::Duration;
@@ -237,7 +240,7 @@ impl<T: Id> SequenceBuilder<T> {
             core
         });
         // `core` counts a user for this call; from here on, the `CoreRef` releases it on drop.
-        let core_ref = CoreRef { core: core.clone(), shared: shared.clone() };
+        let core_ref = CoreRef::new(shared.clone(), core.clone());
         let allocator = Allocator::new(core_ref, self.limits);
         if shared.mailbox.is_closed() {
             core.close();

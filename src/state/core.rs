@@ -13,13 +13,13 @@ use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering};
 /// `users` of an evicted core: it cannot be used again.
 const EVICTED: usize = usize::MAX;
 
-/// The fields are in this order, so that a draw reads one cache line of the core. This matters when drawing
-/// from a thousand sequences.
+/// The fields are in this order, so that those written during a refill are far from the generation in `stock`,
+/// which each draw from a block reads.
 #[repr(C)]
 pub(crate) struct Core {
     /// The ids held by threads under [`Order::Thread`].
     #[cfg(not(idmill_loom))]
-    pub(crate) blocks: Option<Box<crate::state::block::table::BlockTable>>,
+    pub(crate) blocks: Option<Arc<crate::state::block::table::BlockTable>>,
     /// Unique in the process and never reused, unlike an address: the key of per-thread caches.
     pub(crate) key: u64,
     pub(crate) stock: Stock,
@@ -38,7 +38,8 @@ pub(crate) struct Core {
     /// Whether the metrics of this sequence are summed with those of others.
     #[cfg(feature = "metrics")]
     pub(crate) among_others: AtomicBool,
-    /// The number of allocators and handles of this core, or a mark that it was evicted.
+    /// The number of opened allocators of this core, each with its clones and handles, or a mark that it was
+    /// evicted.
     users: AtomicUsize,
     /// The index of this core's driver in the actor; only the actor writes it.
     pub(crate) slot: AtomicUsize,
@@ -70,7 +71,7 @@ impl Core {
             #[cfg(not(idmill_loom))]
             failure: Mutex::new(None),
             #[cfg(not(idmill_loom))]
-            blocks: (settings.order == Order::Thread).then(Box::default),
+            blocks: (settings.order == Order::Thread).then(Arc::default),
             settings,
         }
     }

@@ -32,8 +32,7 @@ use crate::state::fork::Process;
 use crate::state::segment::{Drawn, Segment, Taken};
 use crate::sync::{Arc, ArcSwap, AtomicU64, Mutex, Ordering};
 
-/// The order of the fields matters: a draw from a block only reads `generation`, next to the fields of `Core`
-/// that it reads.
+/// The order of the fields matters: see [`Core`](crate::state::core::Core).
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Stock {

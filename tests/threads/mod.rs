@@ -135,7 +135,7 @@ pub(crate) fn every_way_grows_across_threads(scale: Scale) {
 pub(crate) fn thread_blocks_and_blocks_grow_for_each(scale: Scale) {
     let served = serve(|builder| builder);
     let ids = served.open(Order::Thread, scale);
-    once(scale.threads, |number| {
+    once(scale.threads, |_| {
         let mut block = ids.handle();
         let mut all = Vec::new();
         let (mut own, mut from_block) = (0, 0);

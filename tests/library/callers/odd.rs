@@ -163,6 +163,7 @@ fn ended_runtime_is_the_named_cause() {
         let errors = [
             orders.next().await.unwrap_err(),
             orders.try_next().unwrap_err(),
+            orders.handle().try_next().unwrap_err(),
             orders.take(3).await.unwrap_err(),
             ids.admin().inspect("orders").await.unwrap_err(),
             ids.sequence::<u64>("others").await.unwrap_err(),
