@@ -115,7 +115,24 @@ fn shared() -> Vec<Row> {
             }
         }
     });
-    vec![by_hand(), handle, plain, Row { against: PLAIN, ..polled }, take]
+    let cloned = row("&Allocator, a clone per draw", &[], ids(), |(_, ids)| {
+        let ids = ids.clone();
+        move |n| {
+            for _ in 0..n {
+                keep(black_box(&ids).clone().try_next());
+            }
+        }
+    });
+    let mixed = row("take(64) beside 64 draws", &[], ids(), |(_, ids)| {
+        let ids = ids.clone();
+        move |n: u64| {
+            for _ in 0..n.div_ceil(128) {
+                drop(black_box(ids.blocking().take(64)));
+                (0..64).for_each(|_| keep(ids.try_next()));
+            }
+        }
+    });
+    vec![by_hand(), handle, plain, Row { against: PLAIN, ..polled }, take, cloned, mixed]
 }
 
 const PLAIN: &str = "&Allocator";
