@@ -232,11 +232,6 @@ impl Error {
         self.kind.status()
     }
 
-    /// Returns whether the same call may succeed later: the status is transient.
-    pub fn is_retryable(&self) -> bool {
-        self.status() == Status::Transient
-    }
-
     /// Returns the operation during which the error occurred, if known.
     pub fn operation(&self) -> Option<Operation> {
         self.context.as_ref()?.operation
@@ -390,8 +385,7 @@ mod tests {
         ];
         assert!(transient.iter().all(|kind| kind.status() == Status::Transient));
         assert!(permanent.iter().all(|kind| kind.status() == Status::Permanent));
-        assert_eq!(UnknownOutcome.status(), Status::Unknown);
-        assert!(Error::from(Unavailable).is_retryable() && !Error::from(UnknownOutcome).is_retryable());
+        assert_eq!(Error::from(UnknownOutcome).status(), Status::Unknown);
         let names: std::collections::BTreeSet<_> = ErrorKind::ALL.iter().map(|kind| kind.as_str()).collect();
         assert_eq!(names.len(), transient.len() + permanent.len() + 1);
     }

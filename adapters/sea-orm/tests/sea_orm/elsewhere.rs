@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use idmill_sea_orm::idmill::ErrorKind;
+use idmill_sea_orm::idmill::{ErrorKind, Status};
 use idmill_sea_orm::postgres::{PostgresStore, next_in};
 use sea_orm::{
     Database, DatabaseConnection, DbBackend, DbErr, MockDatabase, MockExecResult, TransactionTrait,
@@ -49,7 +49,7 @@ async fn mocked_transaction_is_a_permanent_error_with_remedy() {
     ] {
         let tx = mock.into_connection().begin().await.unwrap();
         let error = next_in::<i64>(&tx, "invoices").await.unwrap_err();
-        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::InvalidInput, false), "{error}");
+        assert_eq!((error.kind(), error.status()), (ErrorKind::InvalidInput, Status::Permanent), "{error}");
         assert!(
             error.to_string().contains("mock") && error.to_string().contains("real PostgreSQL"),
             "{error}"
