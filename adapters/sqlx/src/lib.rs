@@ -21,6 +21,15 @@ pub use idmill_kit::history::Failover;
 /// The driver, in the version whose pools and connections this crate takes.
 pub use sqlx as driver;
 
+/// Checks that the connection is in a transaction that sqlx began.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+fn must_be_inside(connection: &impl sqlx::Connection) -> Result<(), idmill_sql::Fault> {
+    if connection.is_in_transaction() {
+        return Ok(());
+    }
+    Err(idmill_sql::Fault::outside("call `begin` on the pool or the connection, and pass `&mut *tx`"))
+}
+
 /// Only for the macros.
 #[doc(hidden)]
 pub mod __private {

@@ -13,6 +13,8 @@ use crate::Fault;
 pub trait Executor {
     /// Whether statements run in a transaction that the caller began and will commit.
     const IN_TRANSACTION: bool;
+    /// Whether MySQL's answers count the rows that a statement matched, even if it changed nothing.
+    const COUNTS_MATCHED: bool = false;
 
     /// Sends the statement once and reads its complete answer. Outside a transaction, the statement
     /// has committed when this returns.

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use idmill::{Error, ErrorKind};
 
+use crate::Row;
+
 /// How a statement failed. `classify` in each dialect's module maps it to an error kind.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -42,13 +44,15 @@ pub struct EngineError {
     pub ends_session: bool,
     /// The driver's error.
     pub source: Option<Arc<dyn StdError + Send + Sync>>,
+    /// The rows that the engine returned before the error.
+    pub rows: Vec<Row>,
 }
 
 impl EngineError {
     /// Creates an error with this code and message. The session continues after it.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         let (code, message) = (code.into(), message.into());
-        Self { code, message, severity: None, ends_session: false, source: None }
+        Self { code, message, severity: None, ends_session: false, source: None, rows: Vec::new() }
     }
 
     /// Sets the severity.
@@ -93,9 +97,13 @@ impl Fault {
         }
     }
 
-    /// Converts the fault to an error of this kind and message, with the driver's error as its
-    /// cause. [`Fault::Refused`] keeps its own error.
-    pub(crate) fn into_error(self, kind: ErrorKind, message: String) -> Error {
+    /// Converts the fault to an error of this kind and message, with advice, and with the driver's error as
+    /// its cause. [`Fault::Refused`] keeps its own error.
+    pub(crate) fn into_error(self, kind: ErrorKind, message: String, remedy: Option<&str>) -> Error {
+        let message = match remedy {
+            Some(remedy) => format!("{message}; {remedy}"),
+            None => message,
+        };
         match self {
             Self::Refused(error) => error,
             Self::Broken(cause) | Self::Engine(EngineError { source: Some(cause), .. }) => {

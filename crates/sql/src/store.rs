@@ -1,148 +1,183 @@
-//! The store over any driver: sessions from an adapter's pool, and the calls of a dialect on one of
-//! them.
+//! The store over any driver: the calls of a dialect, each on a session of an adapter.
 
-use std::borrow::BorrowMut;
-use std::fmt;
-use std::future::ready;
+use idmill::store::{GiveBack, Grant, Reserve};
+use idmill::{Operation, Result};
 
-use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Identity, Listing, Page, Records, Reserve, SequenceInfo,
-    Store, StoreFuture,
-};
-use idmill::{Operation, Result, SequenceName};
+/// The names that [`store!`](crate::store!) uses.
+#[doc(hidden)]
+pub mod types {
+    pub use idmill::store::{
+        Bounds, Capabilities, Change, GiveBack, Grant, Identity, Listing, Page, Records, Reserve,
+        SequenceInfo, Store, StoreFuture,
+    };
+    pub use idmill::{Operation, Result, SequenceName};
+    pub use idmill_kit::Asked;
 
-use crate::Asked;
+    pub use super::{Batches, Dialect, Witnesses, all_of, each_of};
+    pub use crate::at_once;
 
-/// Provides an adapter's sessions.
-pub trait Pool: Send + Sync {
-    /// The session that a call runs on.
-    type Session: Send;
-    /// A session in use. If it is dropped while a statement may be running, it is closed.
-    type Held: BorrowMut<Self::Session> + Send;
+    /// Adds the sequence and the operation to an error.
+    pub fn of<T>(outcome: Result<T>, name: &SequenceName, operation: Operation) -> Result<T> {
+        outcome.map_err(|error| error.of(name).during(operation))
+    }
 
-    /// Takes a session for a call that reads or writes.
-    fn take(&self, asked: Asked) -> impl Future<Output = Result<Self::Held>> + Send;
-
-    /// Puts the session back into the pool after its call.
-    fn put_back(&self, _: Self::Held) -> impl Future<Output = ()> + Send {
-        ready(())
+    /// Adds the operation to an error.
+    pub fn during<T>(outcome: Result<T>, operation: Operation) -> Result<T> {
+        outcome.map_err(|error| error.during(operation))
     }
 }
 
-/// A store made of a pool and the calls of a dialect. Clones share both.
-#[derive(Clone)]
-pub struct SqlStore<P, D> {
-    pool: P,
-    calls: D,
+/// Implements [`Store`](idmill::store::Store) for a type by its field `calls`.
+///
+/// ```ignore
+/// store! { ToyStore, session: |store, asked| store.take(asked).await?, |held| &mut held, held.put_back() }
+/// store! { batches BlockingStore, thread }
+/// ```
+///
+/// With `session`, the expressions take a session for a call that reads or writes, return the session that
+/// the call runs on, and put it back. If a session is dropped while a statement may be running, it must be
+/// closed. With `thread`, the type's method `run` runs each call on a thread that may block. With `batches`,
+/// the calls must also have [`Batches`].
+#[macro_export]
+macro_rules! store {
+    (batches $store:ident, $($how:tt)*) => {
+        $crate::store! { @impl $store, [$($how)*]
+            Write Batches::reserve_many(&requests: [Reserve]) -> Vec<Result<Grant>>, each_of(requests);
+            Write Batches::give_back_many(&backs: [GiveBack]) -> Vec<Result<bool>>, all_of(backs);
+        }
+    };
+    (@impl $store:ident, $how:tt $($batches:tt)*) => {
+        const _: () = {
+            use $crate::types::*;
+
+            impl Store for $store {
+                fn capabilities(&self) -> Capabilities {
+                    self.calls.capabilities()
+                }
+
+                $crate::store! { @each $how
+                    $($batches)*
+                    Write Dialect::reserve(&request: Reserve) -> Result<Grant>, of(&request.name, Operation::Reserve);
+                    Write Dialect::give_back(&back: GiveBack) -> Result<bool>, of(&back.name, Operation::GiveBack);
+                    Write Dialect::create(&name: SequenceName, bounds: Bounds) -> Result<SequenceInfo>,
+                        of(name, Operation::Create);
+                    Read Dialect::inspect(&name: SequenceName) -> Result<Option<SequenceInfo>>,
+                        of(name, Operation::Inspect);
+                    Read Dialect::list(&page: Page) -> Result<Listing>, during(Operation::List);
+                    Write Dialect::set(&name: SequenceName, change: Change) -> Result<SequenceInfo>,
+                        of(name, Operation::Set);
+                    Write Dialect::remove(&name: SequenceName, expected: Option<Identity>) -> Result<bool>,
+                        of(name, Operation::Remove);
+                    Read Dialect::server() -> Result<Option<String>>, during(Operation::Connect);
+                    Read Witnesses::record(&name: SequenceName) -> Result<Option<String>>,
+                        of(name, Operation::Inspect);
+                    Write Witnesses::swap_record(
+                        &name: SequenceName,
+                        seen: Option<&'a str> [seen.map(str::to_owned) => seen.as_deref()],
+                        wanted: &'a str [wanted.to_owned() => &wanted]
+                    ) -> Result<bool>, of(name, Operation::Set);
+                    Read Witnesses::list_records(&page: Page) -> Result<Records>, during(Operation::List);
+                }
+            }
+
+            /// Omits the sessions, which may contain a password.
+            impl ::std::fmt::Debug for $store {
+                fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                    f.debug_struct(stringify!($store)).field("calls", &self.calls).finish_non_exhaustive()
+                }
+            }
+        };
+    };
+    (@each [session: |$this:pat_param, $why:pat_param| $take:expr, |$held:ident| $lend:expr, $put_back:expr]
+     $($asked:ident $of:ident::$call:ident(
+         $(&$lent:ident: $lent_type:ty)? $(, $name:ident: $type:ty $([$own:expr => $again:expr])?)*
+     ) -> $outcome:ty, $finish:ident($($with:expr),*);)*) => {$(
+        fn $call<'a>(&'a self $(, $lent: &'a $lent_type)? $(, $name: $type)*) -> StoreFuture<'a, $outcome> {
+            Box::pin(async move {
+                let ($this, $why) = (self, Asked::$asked);
+                let outcome = async {
+                    let mut $held = $take;
+                    let outcome = $of::$call(&self.calls, $lend $(, $lent)? $(, $name)*).await;
+                    $put_back;
+                    outcome
+                };
+                $finish(outcome.await $(, $with)*)
+            })
+        }
+    )*};
+    // The arguments are copied, since the thread may outlive the caller.
+    (@each [thread]
+     $($asked:ident $of:ident::$call:ident(
+         $(&$lent:ident: $lent_type:ty)? $(, $name:ident: $type:ty $([$own:expr => $again:expr])?)*
+     ) -> $outcome:ty, $finish:ident($($with:expr),*);)*) => {$(
+        fn $call<'a>(&'a self $(, $lent: &'a $lent_type)? $(, $name: $type)*) -> StoreFuture<'a, $outcome> {
+            let call = {
+                $(let $lent = $lent.to_owned();)?
+                $($(let $name = $own;)?)*
+                move |session: &mut _, calls: &_| {
+                    at_once($of::$call(
+                        calls, session $(, &$lent)? $(, $crate::store!(@again $name $($again)?))*
+                    ))
+                }
+            };
+            Box::pin(async move { $finish(self.run(Asked::$asked, call).await $(, $with)*) })
+        }
+    )*};
+    (@again $name:ident) => { $name };
+    (@again $name:ident $again:expr) => { $again };
+    ($store:ident, $($how:tt)*) => {
+        $crate::store! { @impl $store, [$($how)*] }
+    };
 }
 
-impl<P, D> SqlStore<P, D> {
-    /// Creates a store over a table that has been checked.
-    pub fn new(pool: P, calls: D) -> Self {
-        Self { pool, calls }
-    }
-}
-
-/// Declares a trait of calls on one session, and the matching methods of the store. Each method takes a
-/// session, makes the call, and puts the session back.
+/// Declares a trait of calls, each on one session.
 macro_rules! calls {
-    ($(#[$of_trait:meta])* $trait:ident { $($more:tt)* }
-     $($asked:ident $try:ident: $call:ident($($name:ident: $of:ty),*) -> $outcome:ty;)*) => {
+    ($(#[$of_trait:meta])* $trait:ident: $($call:ident($($name:ident: $of:ty),*) -> $outcome:ty;)*) => {
         $(#[$of_trait])*
         #[allow(clippy::missing_errors_doc)] // they are those of the trait `Store`
-        pub trait $trait<S>: Send + Sync {
-            $($more)*
-
-            $(
-                #[doc = concat!("[`Store::", stringify!($call), "`].")]
-                fn $call(&self, session: &mut S $(, $name: $of)*) -> impl Future<Output = Result<$outcome>> + Send;
-            )*
-        }
-
-        impl<P: Pool, D: Dialect<P::Session> + Witnesses<P::Session>> SqlStore<P, D> {$(
-            async fn $try(&self $(, $name: $of)*) -> Result<$outcome> {
-                if Asked::$asked == Asked::Write {
-                    self.calls.may_write()?;
-                }
-                let mut held = self.pool.take(Asked::$asked).await?;
-                let outcome = self.calls.$call(held.borrow_mut() $(, $name)*).await;
-                self.pool.put_back(held).await;
-                outcome
-            }
+        pub trait $trait<S>: Send + Sync {$(
+            #[doc = concat!("[`Store::", stringify!($call), "`](idmill::store::Store::", stringify!($call), ").")]
+            fn $call(
+                &self,
+                session: &mut S
+                $(, $name: $of)*
+            ) -> impl Future<Output = Result<$outcome>> + Send;
         )*}
     };
 }
 
-calls! {
-    /// The calls of [`Store`] in a dialect, each on one session. Their errors lack the sequence and
-    /// the operation.
-    Dialect {
-        /// The capabilities of the store.
-        const CAPABILITIES: Capabilities;
+use self::types::{Bounds, Change, Identity, Listing, Page, Records, SequenceInfo, SequenceName};
 
-        /// Checks that writes are allowed. A store calls this method before it takes a session for a write.
-        fn may_write(&self) -> Result<()> {
-            Ok(())
-        }
-    }
-    Write try_reserve: reserve(request: &Reserve) -> Grant;
-    Write try_reserve_many: reserve_many(requests: &[Reserve]) -> Vec<Result<Grant>>;
-    Write try_give_back: give_back(back: &GiveBack) -> bool;
-    Write try_give_back_many: give_back_many(backs: &[GiveBack]) -> Vec<bool>;
-    Write try_create: create(name: &SequenceName, bounds: Bounds) -> SequenceInfo;
-    Read try_inspect: inspect(name: &SequenceName) -> Option<SequenceInfo>;
-    Read try_list: list(page: &Page) -> Listing;
-    Write try_set: set(name: &SequenceName, change: Change) -> SequenceInfo;
-    Write try_remove: remove(name: &SequenceName, expected: Option<Identity>) -> bool;
-    Read try_server: server() -> Option<String>;
+calls! {
+    /// The calls of a store in a dialect. Their errors lack the sequence and the operation.
+    Dialect:
+    reserve(request: &Reserve) -> Grant;
+    give_back(back: &GiveBack) -> bool;
+    create(name: &SequenceName, bounds: Bounds) -> SequenceInfo;
+    inspect(name: &SequenceName) -> Option<SequenceInfo>;
+    list(page: &Page) -> Listing;
+    set(name: &SequenceName, change: Change) -> SequenceInfo;
+    remove(name: &SequenceName, expected: Option<Identity>) -> bool;
+    server() -> Option<String>;
+}
+
+calls! {
+    /// The calls for several sequences at once. Their errors lack the sequence and the operation.
+    Batches:
+    reserve_many(requests: &[Reserve]) -> Vec<Result<Grant>>;
+    give_back_many(backs: &[GiveBack]) -> Vec<bool>;
 }
 
 calls! {
     /// The calls for records, which have their own table.
-    Witnesses {}
-    Read try_record: record(name: &SequenceName) -> Option<String>;
-    Write try_swap_record: swap_record(name: &SequenceName, seen: Option<&str>, wanted: &str) -> bool;
-    Read try_list_records: list_records(page: &Page) -> Records;
-}
-
-impl<P: Pool, D: Dialect<P::Session> + Witnesses<P::Session> + fmt::Debug> Store for SqlStore<P, D> {
-    fn capabilities(&self) -> Capabilities {
-        D::CAPABILITIES
-    }
-
-    fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
-        Box::pin(async move {
-            if D::CAPABILITIES.batches {
-                return each_of(requests, self.try_reserve_many(requests).await);
-            }
-            let mut grants = Vec::with_capacity(requests.len());
-            for request in requests {
-                grants.push(self.reserve(request).await);
-            }
-            grants
-        })
-    }
-
-    fn give_back_many<'a>(&'a self, backs: &'a [GiveBack]) -> StoreFuture<'a, Vec<Result<bool>>> {
-        Box::pin(async move {
-            if D::CAPABILITIES.batches {
-                return all_of(backs, self.try_give_back_many(backs).await);
-            }
-            let mut taken = Vec::with_capacity(backs.len());
-            for back in backs {
-                taken.push(self.give_back(back).await);
-            }
-            taken
-        })
-    }
-
-    idmill::store_calls!(
-        reserve give_back create inspect list set remove server record swap_record list_records
-    );
+    Witnesses:
+    record(name: &SequenceName) -> Option<String>;
+    swap_record(name: &SequenceName, seen: Option<&str>, wanted: &str) -> bool;
+    list_records(page: &Page) -> Records;
 }
 
 /// Returns one outcome per rest, with the sequence's name in errors.
-pub fn all_of(backs: &[GiveBack], taken: Result<Vec<bool>>) -> Vec<Result<bool>> {
+pub fn all_of(taken: Result<Vec<bool>>, backs: &[GiveBack]) -> Vec<Result<bool>> {
     match taken {
         Ok(taken) => taken.into_iter().map(Ok).collect(),
         Err(error) => {
@@ -154,17 +189,8 @@ pub fn all_of(backs: &[GiveBack], taken: Result<Vec<bool>>) -> Vec<Result<bool>>
 
 /// Returns one outcome per request, with the sequence's name in errors. A failure of the whole
 /// batch becomes the outcome of each request.
-pub fn each_of(requests: &[Reserve], outcomes: Result<Vec<Result<Grant>>>) -> Vec<Result<Grant>> {
+pub fn each_of(outcomes: Result<Vec<Result<Grant>>>, requests: &[Reserve]) -> Vec<Result<Grant>> {
     let outcomes = outcomes.unwrap_or_else(|error| vec![Err(error); requests.len()]);
-    let named = |(outcome, request): (Result<Grant>, &Reserve)| {
-        outcome.map_err(|error| error.of(&request.name).during(Operation::Reserve))
-    };
-    outcomes.into_iter().zip(requests).map(named).collect()
-}
-
-/// Omits the pool, which may contain a password.
-impl<P, D: fmt::Debug> fmt::Debug for SqlStore<P, D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqlStore").field("calls", &self.calls).finish_non_exhaustive()
-    }
+    let named = outcomes.into_iter().zip(requests);
+    named.map(|(outcome, request)| types::of(outcome, &request.name, Operation::Reserve)).collect()
 }

@@ -10,13 +10,13 @@ use idmill::{Error, Id, IdRange, Operation, Result, SequenceName};
 use idmill_kit::history::Failover;
 use idmill_kit::typed;
 
-use crate::{Executor, must_be_within};
+use crate::{Answer, Executor, Fault, Statement, must_be_within};
+
+/// The default table of sequences.
+pub const DEFAULT_TABLE: &str = "idmill_sequences";
 
 /// A table in a dialect. Ids are drawn from it inside the caller's own transactions.
 pub trait Draws: Clone + fmt::Debug {
-    /// The default table.
-    const DEFAULT_TABLE: &'static str;
-
     /// Uses the table of this name.
     ///
     /// # Errors
@@ -57,13 +57,70 @@ pub enum Blocking {}
 
 /// A library in whose transactions ids are drawn. An adapter implements it on a marker type.
 pub trait Library<How = Awaited> {
-    /// The library's transaction, as the caller passes it.
-    type Transaction<'a>;
-    /// The executor that runs statements in it.
-    type Within<'a>: Executor;
+    /// As [`Executor::COUNTS_MATCHED`].
+    const COUNTS_MATCHED: bool = false;
 
-    /// Creates an executor for a transaction of the caller.
-    fn within(transaction: Self::Transaction<'_>) -> Self::Within<'_>;
+    /// The library's transaction, as the caller passes it.
+    type Transaction<'a, 't: 'a>;
+
+    /// Runs a statement in a transaction of the caller, as [`Executor::execute`] does.
+    ///
+    /// # Errors
+    /// As [`Executor::execute`].
+    fn execute<'a, 't: 'a>(
+        transaction: &mut Self::Transaction<'a, 't>,
+        statement: Statement<'_>,
+    ) -> impl Future<Output = Result<Answer, Fault>> + Send;
+}
+
+/// Runs statements in a transaction of the caller.
+struct Within<'a, 't: 'a, L: Library<How>, How>(L::Transaction<'a, 't>);
+
+impl<'a, 't: 'a, L: Library<How>, How> Executor for Within<'a, 't, L, How> {
+    const IN_TRANSACTION: bool = true;
+    const COUNTS_MATCHED: bool = L::COUNTS_MATCHED;
+
+    fn execute(&mut self, statement: Statement<'_>) -> impl Future<Output = Result<Answer, Fault>> + Send {
+        L::execute(&mut self.0, statement)
+    }
+}
+
+/// Declares the functions `next_in` and `reserve_in` of an adapter, which draw by its type `InTransaction`:
+/// `async TRANSACTION` for a library whose futures are awaited, `blocking(NEXT, RESERVE) TRANSACTION` for one
+/// that blocks. The documentation of the invocation, an example, becomes that of `next_in`.
+#[macro_export]
+macro_rules! draws_in {
+    ($(#[$example:meta])* async $transaction:ty) => {
+        $crate::draws_in! { @ [async] [.await] (next, reserve) $(#[$example])* $transaction }
+    };
+    ($(#[$example:meta])* blocking($next:ident, $reserve:ident) $transaction:ty) => {
+        $crate::draws_in! { @ [] [] ($next, $reserve) $(#[$example])* $transaction }
+    };
+    (@ [$($async:ident)?] [$($await:tt)*] ($next:ident, $reserve:ident) $(#[$example:meta])* $transaction:ty) => {
+        /// Draws the next id of a sequence inside the caller's transaction, as [`InTransaction`] with its
+        /// defaults.
+        ///
+        $(#[$example])*
+        ///
+        /// # Errors
+        #[doc = concat!("The errors of [`InTransaction::", stringify!($reserve), "`].")]
+        pub $($async)? fn next_in<T: $crate::Id>(transaction: $transaction, name: &str) -> $crate::Result<T> {
+            InTransaction::new(name)?.$next(transaction)$($await)*
+        }
+
+        /// Draws exactly `count` ids of a sequence inside the caller's transaction, as [`InTransaction`]
+        /// with its defaults.
+        ///
+        /// # Errors
+        #[doc = concat!("The errors of [`InTransaction::", stringify!($reserve), "`].")]
+        pub $($async)? fn reserve_in<T: $crate::Id>(
+            transaction: $transaction,
+            name: &str,
+            count: u64,
+        ) -> $crate::Result<$crate::IdRange<T>> {
+            InTransaction::new(name)?.$reserve(transaction, count)$($await)*
+        }
+    };
 }
 
 /// A sequence that is drawn from inside the caller's own transactions.
@@ -81,20 +138,23 @@ pub trait Library<How = Awaited> {
 /// first use too. Use PostgreSQL's default isolation level, READ COMMITTED: at a stricter level a transaction
 /// that waited for another fails to serialize ([`Unavailable`](idmill::ErrorKind::Unavailable)) and has to be
 /// restarted.
-pub struct InTransaction<T, D, L = ()> {
+pub struct InTransaction<T, D, L = (), How = Awaited> {
     name: SequenceName,
     bounds: Bounds,
     draws: D,
-    of: PhantomData<fn() -> (T, L)>,
+    of: Marks<T, L, How>,
 }
 
-impl<T: Id, D: Draws, L> InTransaction<T, D, L> {
+/// Makes the type `Send`, whatever its parameters are.
+type Marks<T, L, How> = PhantomData<fn() -> (T, L, How)>;
+
+impl<T: Id, D: Draws, L, How> InTransaction<T, D, L, How> {
     /// Uses the sequence of this name in the table `idmill_sequences`, with the bounds of the id type.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
     pub fn new(name: &str) -> Result<Self> {
-        let (name, draws) = (SequenceName::new(name)?, D::of_table(D::DEFAULT_TABLE)?);
+        let (name, draws) = (SequenceName::new(name)?, D::of_table(DEFAULT_TABLE)?);
         Ok(Self { name, bounds: Bounds::of::<T>(), draws, of: PhantomData })
     }
 
@@ -131,7 +191,7 @@ impl<T: Id, D: Draws, L> InTransaction<T, D, L> {
     }
 }
 
-impl<T: Id, D: FailsOver, L> InTransaction<T, D, L> {
+impl<T: Id, D: FailsOver, L, How> InTransaction<T, D, L, How> {
     /// Sets the policy for a sequence that was last written by another server, cluster or timeline, whose
     /// last writes may be missing here. Default [`Failover::Refuse`]. If a draw adopts the row, the new
     /// history commits or rolls back with the transaction. With [`Failover::Allow`] the server's identity is
@@ -143,7 +203,7 @@ impl<T: Id, D: FailsOver, L> InTransaction<T, D, L> {
     }
 }
 
-impl<T: Id, L> InTransaction<T, crate::postgres::Calls, L> {
+impl<T: Id, L, How> InTransaction<T, crate::postgres::Calls, L, How> {
     /// Sets the schema of the table. By default, the table is resolved by the `search_path` of the
     /// transaction, and a second relation of its name on the path is a
     /// [`Conflict`](idmill::ErrorKind::Conflict).
@@ -160,7 +220,7 @@ impl<T: Id, D: Draws, L: Library> InTransaction<T, D, L> {
     ///
     /// # Errors
     /// The errors of [`reserve`](Self::reserve).
-    pub async fn next(&self, transaction: L::Transaction<'_>) -> Result<T> {
+    pub async fn next<'a, 't: 'a>(&self, transaction: L::Transaction<'a, 't>) -> Result<T> {
         self.reserve(transaction, 1).await.map(one)
     }
 
@@ -187,8 +247,12 @@ impl<T: Id, D: Draws, L: Library> InTransaction<T, D, L> {
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) and a [`Conflict`](idmill::ErrorKind::Conflict)
     /// between servers, unless the database's encoding lacks a character of the name; after any other error,
     /// roll it back. In MySQL, roll the transaction back after any error.
-    pub async fn reserve(&self, transaction: L::Transaction<'_>, count: u64) -> Result<IdRange<T>> {
-        self.draw(&mut L::within(transaction), count).await
+    pub async fn reserve<'a, 't: 'a>(
+        &self,
+        transaction: L::Transaction<'a, 't>,
+        count: u64,
+    ) -> Result<IdRange<T>> {
+        self.draw(&mut Within::<L, _>(transaction), count).await
     }
 }
 
@@ -197,7 +261,7 @@ impl<T: Id, D: Draws, L: Library<Blocking>> InTransaction<T, D, L> {
     ///
     /// # Errors
     /// The errors of [`reserve_blocking`](Self::reserve_blocking).
-    pub fn next_blocking(&self, transaction: L::Transaction<'_>) -> Result<T> {
+    pub fn next_blocking<'a, 't: 'a>(&self, transaction: L::Transaction<'a, 't>) -> Result<T> {
         self.reserve_blocking(transaction, 1).map(one)
     }
 
@@ -205,8 +269,38 @@ impl<T: Id, D: Draws, L: Library<Blocking>> InTransaction<T, D, L> {
     ///
     /// # Errors
     /// The errors of [`reserve`](Self::reserve).
-    pub fn reserve_blocking(&self, transaction: L::Transaction<'_>, count: u64) -> Result<IdRange<T>> {
-        at_once(self.draw(&mut L::within(transaction), count))
+    pub fn reserve_blocking<'a, 't: 'a>(
+        &self,
+        transaction: L::Transaction<'a, 't>,
+        count: u64,
+    ) -> Result<IdRange<T>> {
+        at_once(self.draw(&mut Within::<L, _>(transaction), count))
+    }
+}
+
+impl<T: Id, D: Draws, L: Library<Blocking>> InTransaction<T, D, L, Blocking> {
+    /// Draws the next id.
+    ///
+    /// # Errors
+    /// The errors of [`reserve`](Self::reserve).
+    pub fn next<'a, 't: 'a>(&self, transaction: L::Transaction<'a, 't>) -> Result<T> {
+        self.reserve(transaction, 1).map(one)
+    }
+
+    /// Draws exactly `count` ids.
+    ///
+    /// # Errors
+    /// No ids are taken in any of these cases.
+    ///
+    /// - [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than `count` ids are left;
+    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0 or the next id is below the type's
+    ///   smallest;
+    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if the database is locked;
+    /// - [`Denied`](idmill::ErrorKind::Denied) if the database is read-only;
+    /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored row is invalid; `Conflict` or
+    ///   `Unsupported` for another table.
+    pub fn reserve<'a, 't: 'a>(&self, transaction: L::Transaction<'a, 't>, count: u64) -> Result<IdRange<T>> {
+        at_once(self.draw(&mut Within::<L, _>(transaction), count))
     }
 }
 
@@ -227,13 +321,13 @@ pub fn at_once<R>(call: impl Future<Output = R>) -> R {
 }
 
 /// Does not require the library to be `Clone`.
-impl<T, D: Clone, L> Clone for InTransaction<T, D, L> {
+impl<T, D: Clone, L, How> Clone for InTransaction<T, D, L, How> {
     fn clone(&self) -> Self {
         Self { name: self.name.clone(), draws: self.draws.clone(), ..*self }
     }
 }
 
-impl<T, D: fmt::Debug, L> fmt::Debug for InTransaction<T, D, L> {
+impl<T, D: fmt::Debug, L, How> fmt::Debug for InTransaction<T, D, L, How> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, bounds, draws, of: _ } = self;
         let mut debug = f.debug_struct("InTransaction");

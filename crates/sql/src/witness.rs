@@ -1,5 +1,5 @@
 //! The table of the records, next to the table of the sequences. Only the types of its columns
-//! differ between dialects.
+//! differ between dialects. Also the errors for tables that are not idmill's.
 
 use idmill::{Error, ErrorKind, Result};
 
@@ -13,6 +13,15 @@ pub(crate) fn not_ours(table: &str, columns: &str) -> Error {
     let message = format!(
         "{table} is not a records table (its columns are {columns}); set `table=NAME` for the records table \
          `NAME_witness`"
+    );
+    Error::new(ErrorKind::Conflict, message)
+}
+
+/// The error for a table of sequences with other columns.
+pub(crate) fn other_columns(table: &str, columns: &str) -> Error {
+    let message = format!(
+        "the table `{table}` has other columns: {columns}; name another table with `table=NAME` (`table(NAME)` in \
+         code)"
     );
     Error::new(ErrorKind::Conflict, message)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use idmill::{Error, Result};
 use idmill_sql::mysql::{failed, leaves_connection};
-use idmill_sql::{self as sql, Answer, Asked, Executor, Fault, Statement};
+use idmill_sql::{Answer, Asked, Executor, Fault, Statement};
 use mysql_async::{Conn, Error as Mysql, Opts, Pool};
 use parking_lot::Mutex;
 
@@ -101,21 +101,6 @@ impl Database {
     }
 }
 
-impl sql::Pool for Database {
-    type Session = Session;
-    type Held = Session;
-
-    async fn take(&self, asked: Asked) -> Result<Session> {
-        self.connect(asked).await
-    }
-
-    async fn put_back(&self, session: Session) {
-        if session.refused {
-            let _ = tokio::time::timeout(self.timeout, session.connection.disconnect()).await;
-        }
-    }
-}
-
 /// Omits the pool, whose options contain a password.
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -149,5 +134,12 @@ impl Executor for Session {
 impl Session {
     pub(super) fn new(database: &Database, connection: Conn) -> Self {
         Self { database: database.clone(), connection, refused: false }
+    }
+
+    /// Returns the connection to its pool, or closes it.
+    pub(super) async fn put_back(self) {
+        if self.refused {
+            let _ = tokio::time::timeout(self.database.timeout, self.connection.disconnect()).await;
+        }
     }
 }

@@ -27,14 +27,13 @@ mod options;
 mod session;
 mod transaction;
 
-use idmill::store::Store;
 use idmill::{Error, Operation, Result};
 use idmill_kit::Scheme;
 use idmill_sql::mysql::{Calls, Table};
-use idmill_sql::{Asked, SqlStore};
+use idmill_sql::{Asked, Opening};
 use mysql_async::Pool;
 
-use self::database::{Connections, Database};
+use self::database::{Connections, Database, Session};
 
 pub use self::options::MysqlOptions;
 pub use self::transaction::{InTransaction, next_in, next_in_sql, reserve_in};
@@ -61,8 +60,15 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
 /// A store of sequences in a table of MySQL or MariaDB. See the [crate docs](self) for its guarantees.
 ///
 /// Clones share the connections.
-#[derive(Clone, Debug)]
-pub struct MysqlStore(SqlStore<Database, Calls>);
+#[derive(Clone)]
+pub struct MysqlStore {
+    database: Database,
+    calls: Calls,
+}
+
+idmill_sql::store! {
+    MysqlStore, session: |store, asked| store.session(asked).await?, |session| &mut session, session.put_back().await
+}
 
 impl MysqlStore {
     /// Uses the caller's pool, with the table, the mode, the timeout and the failover policy of the options.
@@ -87,7 +93,7 @@ impl MysqlStore {
             let (connections, table) = (Connections::Given(pool.clone()), options.checked_table()?);
             let place = "the pool's server".to_owned();
             let database = Database { connections, timeout: options.timeout, place };
-            Self::within(database, table, options.mode, options.failover).await
+            Self::within(database, table, options.opening()).await
         };
         opening.await.map_err(|error: Error| error.during(Operation::Connect))
     }
@@ -115,26 +121,23 @@ impl MysqlStore {
     pub async fn open_with(options: MysqlOptions) -> Result<Self> {
         let opening = async {
             let (database, table) = options.open_database()?;
-            Self::within(database, table, options.mode, options.failover).await
+            Self::within(database, table, options.opening()).await
         };
         opening.await.map_err(|error| error.during(Operation::Connect))
     }
 
-    async fn within(
-        database: Database,
-        table: Table,
-        mode: Mode,
-        failover: Option<Failover>,
-    ) -> Result<Self> {
+    async fn within(database: Database, table: Table, opening: Opening) -> Result<Self> {
         let mut session = database.connect(Asked::Read).await?;
-        let calls = Calls::open(&mut session, table, mode, &database.place, failover).await?;
+        let calls = Calls::open(&mut session, table, &database.place, opening).await?;
         drop(session);
-        Ok(Self(SqlStore::new(database, calls)))
+        Ok(Self { database, calls })
     }
-}
 
-impl Store for MysqlStore {
-    idmill::store_calls!(|this| this.0 =>
-        capabilities reserve reserve_many give_back give_back_many create inspect list set remove
-        server record swap_record list_records);
+    /// Takes a connection, if the mode allows the call.
+    async fn session(&self, asked: Asked) -> Result<Session> {
+        if asked == Asked::Write {
+            self.calls.may_write()?;
+        }
+        self.database.connect(asked).await
+    }
 }

@@ -17,7 +17,7 @@ pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 static NULL: Option<&str> = None;
 
 /// The parameters of a statement, with this lock timeout.
-pub(super) fn parameters<'a>(values: &'a [Value], lock_timeout: &'a String) -> Vec<Parameter<'a>> {
+pub(super) fn parameters<'a>(values: &'a [Value], lock_timeout: &'a &str) -> Vec<Parameter<'a>> {
     let parameter = |value: &'a Value| -> Parameter<'a> {
         match value {
             Value::Null => (&NULL, Type::TEXT),
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn values_have_types_and_the_timeout_its_place() {
-        let (texts, timeout) = (vec!["a".to_owned(), "b".to_owned()], "100ms".to_owned());
+        let (texts, timeout) = (vec!["a".to_owned(), "b".to_owned()], "100ms");
         let values =
             ["s".into(), Value::Texts(texts), Value::Timeout, Value::Null, 7.into(), Value::Bytes(vec![0])];
         let parameters = parameters(&values, &timeout);

@@ -31,10 +31,9 @@ mod transaction;
 use std::sync::Arc;
 
 use idmill::Result;
-use idmill::store::Store;
 use idmill_kit::Scheme;
 use idmill_sql::postgres::{Calls, Driver, Table, failed};
-use idmill_sql::{Asked, SqlStore};
+use idmill_sql::{Asked, Opening};
 use tokio_postgres::{Client, Config};
 
 use self::session::{Sessions, given};
@@ -72,8 +71,13 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
 ///
 /// Clones share their connections: at most four, plus four that wait for locks; or the caller's one
 /// client.
-#[derive(Clone, Debug)]
-pub struct PostgresStore(SqlStore<Sessions, Calls>);
+#[derive(Clone)]
+pub struct PostgresStore {
+    sessions: Sessions,
+    calls: Calls,
+}
+
+idmill_sql::store! { batches PostgresStore, session: |store, _| &store.sessions, |session| &mut session, () }
 
 impl PostgresStore {
     /// Connects to the database that a URL names. See [`PostgresOptions`].
@@ -167,17 +171,11 @@ impl PostgresStore {
         options.open_over(Ok(session::pooled(pool, options.timeout, options.keeps))).await
     }
 
-    async fn over(sessions: Sessions, table: Table, mode: Mode, failover: Option<Failover>) -> Result<Self> {
-        if mode != Mode::ReadOnly && !sessions.driver().has_several() {
+    async fn over(sessions: Sessions, table: Table, opening: Opening) -> Result<Self> {
+        if opening.mode != Mode::ReadOnly && !sessions.driver().has_several() {
             sessions.must_be_outside().await.map_err(|fault| failed(fault, Asked::Read))?;
         }
-        let calls = Calls::open(&mut sessions.clone(), table, mode, sessions.keeps(), failover).await?;
-        Ok(Self(SqlStore::new(sessions, calls)))
+        let calls = Calls::open(&mut &sessions, table, opening).await?;
+        Ok(Self { sessions, calls })
     }
-}
-
-impl Store for PostgresStore {
-    idmill::store_calls!(|this| this.0 =>
-        capabilities reserve reserve_many give_back give_back_many create inspect list set remove
-        server record swap_record list_records);
 }

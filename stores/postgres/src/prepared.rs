@@ -10,7 +10,7 @@ use idmill_sql::{Row, Statement, Value};
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::{Client, Error, SimpleQueryMessage, SimpleQueryRow};
 
-use super::convert::{Parameter, is_error, parameters, row_of};
+use super::convert::{is_error, parameters, row_of};
 
 /// The statements of reserves that a session has run. Each is prepared after its second run, because many
 /// sessions run it only once.
@@ -26,23 +26,10 @@ impl ReserveStatements {
         Self { statements: Vec::new(), keeping }
     }
 
-    /// Executes the prepared statement if the session has one for this text. Otherwise, and if a pooler has
-    /// switched the session, runs it unprepared.
-    pub(super) async fn ask(
-        &mut self,
-        client: &Client,
-        statement: &Statement<'_>,
-        lock_timeout: &String,
-        rows: &mut Vec<Row>,
-    ) -> Result<(), Error> {
-        let kept = self.statements.iter().find(|(sql, _)| **sql == *statement.sql);
-        if let Some((_, Some(kept))) = kept {
-            match execute(client, &kept.execute(&statement.values, lock_timeout), rows).await {
-                Err(error) if is_elsewhere(&error) => self.stop(),
-                outcome => return outcome,
-            }
-        }
-        collect(client, &statement.sql, &parameters(&statement.values, lock_timeout), rows).await
+    /// Returns the SQL that executes the prepared statement, if the session has one for this text.
+    pub(super) fn prepared(&self, statement: &Statement<'_>, lock_timeout: &str) -> Option<String> {
+        let (_, kept) = self.statements.iter().find(|(sql, _)| **sql == *statement.sql)?;
+        kept.as_ref().map(|kept| kept.execute(&statement.values, lock_timeout))
     }
 
     /// Prepares a statement that was run before, and returns whether the session is still usable. The outcome
@@ -81,7 +68,7 @@ impl ReserveStatements {
         }
     }
 
-    fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         self.keeping.store(false, Ordering::Relaxed);
         self.statements.clear();
     }
@@ -101,7 +88,7 @@ async fn prepare(client: &Client, statement: &Statement<'_>) -> Result<Prepared,
 
 /// Whether the session lacks the prepared statement: a pooler has switched to another session. A statement
 /// with this error changed nothing, even if a trigger raised the error.
-fn is_elsewhere(error: &Error) -> bool {
+pub(super) fn is_elsewhere(error: &Error) -> bool {
     error.as_db_error().is_some_and(|said| said.code().code() == PREPARED_IS_MISSING && is_error(said))
 }
 
@@ -109,15 +96,16 @@ fn simple(row: &SimpleQueryRow) -> Row {
     Row::new((0..row.len()).map(|column| row.get(column).map_or(Value::Null, Value::from)).collect())
 }
 
-/// Collects rows until the server is ready for another query: only then has this one committed.
-async fn collect(
+/// Runs a statement with this lock timeout, until the server is ready for another query: only then has this one
+/// committed.
+pub(super) async fn collect(
     client: &Client,
-    sql: &str,
-    parameters: &[Parameter<'_>],
+    statement: &Statement<'_>,
+    lock_timeout: &str,
     rows: &mut Vec<Row>,
 ) -> Result<(), Error> {
-    let parameters = parameters.iter().map(|(value, kind)| (*value, kind.clone()));
-    let mut answers = pin!(client.query_typed_raw(sql, parameters).await?);
+    let parameters = parameters(&statement.values, &lock_timeout);
+    let mut answers = pin!(client.query_typed_raw(&statement.sql, parameters).await?);
     while let Some(row) = answers.try_next().await? {
         rows.push(row_of(&row));
     }
@@ -125,7 +113,7 @@ async fn collect(
 }
 
 /// Runs a statement without parameters, until the server is ready for another query.
-async fn execute(client: &Client, sql: &str, rows: &mut Vec<Row>) -> Result<(), Error> {
+pub(super) async fn execute(client: &Client, sql: &str, rows: &mut Vec<Row>) -> Result<(), Error> {
     let mut answers = pin!(client.simple_query_raw(sql).await?);
     while let Some(answer) = answers.try_next().await? {
         if let SimpleQueryMessage::Row(row) = answer {

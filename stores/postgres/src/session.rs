@@ -17,7 +17,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::client::Held;
 use super::convert::{fault_of, unconnected};
-use super::prepared::ReserveStatements;
+use super::prepared::{ReserveStatements, collect, execute, is_elsewhere};
 
 /// Runs statements. Clones share the sessions.
 pub(super) type Sessions = idmill_sql::postgres::Sessions<Source>;
@@ -43,17 +43,6 @@ pub(super) struct Session {
 /// The last warning that concerns a commit.
 type Warning = Arc<Mutex<Option<String>>>;
 type Connected = (Client, Warning);
-
-pub(super) fn connecting(
-    config: Config,
-    tls: MakeRustlsConnect,
-    place: String,
-    timeout: Duration,
-    keeps: Keeps,
-) -> Sessions {
-    let (config, keeping) = (Box::new(config), Arc::new(AtomicBool::new(true)));
-    Sessions::new(Source::Connect { config, tls, place, keeping }, timeout, keeps)
-}
 
 pub(super) fn given(client: Arc<Client>, timeout: Duration, keeps: Keeps) -> Sessions {
     Sessions::new(Source::Given(client), timeout, keeps)
@@ -130,15 +119,22 @@ impl Driver for Source {
         lock_timeout: &str,
         rows: &mut Vec<Row>,
     ) -> Result<Option<String>, Fault> {
-        session.warning.lock().take();
-        let Session { client, kept, .. } = session;
-        let answered = if statement.again {
-            kept.ask(client, statement, &lock_timeout.to_owned(), rows).await
-        } else {
-            client.batch_execute(&statement.sql).await
+        let Session { client, warning, kept } = session;
+        warning.lock().take();
+        let answered = match kept.prepared(statement, lock_timeout) {
+            _ if !statement.again => client.batch_execute(&statement.sql).await,
+            Some(prepared) => match execute(client, &prepared, rows).await {
+                // A pooler has switched to another session, and the statement changed nothing.
+                Err(error) if is_elsewhere(&error) => {
+                    kept.stop();
+                    collect(client, statement, lock_timeout, rows).await
+                }
+                answered => answered,
+            },
+            None => collect(client, statement, lock_timeout, rows).await,
         };
         answered.map_err(fault_of)?;
-        Ok(session.warning.lock().take())
+        Ok(warning.lock().take())
     }
 
     async fn keep(&self, session: &mut Session, statement: &Statement<'_>, deadline: Instant) -> bool {
@@ -275,7 +271,7 @@ mod tests {
         tokio::time::pause();
         let began = Instant::now();
         let run = || async {
-            let outcome = sessions.run(&Statement::write("UPDATE", [])).await;
+            let outcome = sessions.run(Statement::write("UPDATE", [])).await;
             (outcome.err().map(|fault| classify(&fault, Write)), began.elapsed().as_secs())
         };
         let (silent, late) = (Some(ErrorKind::UnknownOutcome), Some(ErrorKind::Unavailable));
@@ -303,7 +299,7 @@ mod tests {
             let written = row(&[("durable", "on on on"), ("xid", "4711")]);
             let client = answered(vec![written, answer]).await;
             let sessions = given(Arc::new(client), Duration::from_secs(5), Keeps::Disk);
-            let outcome = sessions.run(&Statement::write("UPDATE", [])).await;
+            let outcome = sessions.run(Statement::write("UPDATE", [])).await;
             assert_eq!(outcome.err().map(|fault| classify(&fault, Write)), kind);
         }
     }

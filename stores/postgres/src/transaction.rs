@@ -1,39 +1,24 @@
 //! Ids inside a transaction of the caller: gapless, since they commit or roll back with it.
 
-use idmill::{Id, IdRange, Result};
+use idmill::Result;
 use idmill_sql::postgres::{Calls, Table};
-use idmill_sql::{Answer, Executor, Fault, Library, Statement};
+use idmill_sql::{Answer, Fault, Library, Statement};
 use tokio_postgres::Transaction;
 
 use super::convert::{fault_of, parameters, row_of};
 
-/// Draws the next id of a sequence inside the caller's transaction, as [`InTransaction`] with its
-/// defaults.
-///
-/// ```no_run
-/// # async fn demo(client: &mut idmill_postgres::driver::Client) -> Result<(), Box<dyn std::error::Error>> {
-/// use idmill_postgres::next_in;
-///
-/// let tx = client.transaction().await?;
-/// let number: i64 = next_in(&tx, "invoices").await?;
-/// tx.execute("INSERT INTO invoices VALUES ($1, 4200)", &[&number]).await?;
-/// tx.commit().await?; // the number and the invoice, or neither
-/// # Ok(()) }
-/// ```
-///
-/// # Errors
-/// The errors of [`InTransaction::reserve`].
-pub async fn next_in<T: Id>(transaction: &Transaction<'_>, name: &str) -> Result<T> {
-    InTransaction::new(name)?.next(transaction).await
-}
-
-/// Draws exactly `count` ids of a sequence inside the caller's transaction, as [`InTransaction`]
-/// with its defaults.
-///
-/// # Errors
-/// The errors of [`InTransaction::reserve`].
-pub async fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count: u64) -> Result<IdRange<T>> {
-    InTransaction::new(name)?.reserve(transaction, count).await
+idmill_sql::draws_in! {
+    /// ```no_run
+    /// # async fn demo(client: &mut idmill_postgres::driver::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use idmill_postgres::next_in;
+    ///
+    /// let tx = client.transaction().await?;
+    /// let number: i64 = next_in(&tx, "invoices").await?;
+    /// tx.execute("INSERT INTO invoices VALUES ($1, 4200)", &[&number]).await?;
+    /// tx.commit().await?; // the number and the invoice, or neither
+    /// # Ok(()) }
+    /// ```
+    async &Transaction<'_>
 }
 
 /// Returns the statement that draws from a sequence inside a transaction of any other driver. The statement
@@ -79,25 +64,14 @@ pub type InTransaction<T> = idmill_sql::InTransaction<T, Calls, TokioPostgres>;
 pub enum TokioPostgres {}
 
 impl Library for TokioPostgres {
-    type Transaction<'a> = &'a Transaction<'a>;
-    type Within<'a> = Within<'a>;
+    type Transaction<'a, 't: 'a> = &'a Transaction<'t>;
 
-    fn within(transaction: Self::Transaction<'_>) -> Self::Within<'_> {
-        Within(transaction)
-    }
-}
-
-/// Runs statements in a transaction of the caller.
-#[allow(missing_debug_implementations)] // the driver's transaction has none
-pub struct Within<'a>(&'a Transaction<'a>);
-
-impl Executor for Within<'_> {
-    const IN_TRANSACTION: bool = true;
-
-    async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
-        let lock_timeout = String::new();
-        let parameters = parameters(&statement.values, &lock_timeout);
-        let rows = self.0.query_typed(&statement.sql, &parameters).await.map_err(fault_of)?;
+    async fn execute<'a, 't: 'a>(
+        transaction: &mut &'a Transaction<'t>,
+        statement: Statement<'_>,
+    ) -> Result<Answer, Fault> {
+        let parameters = parameters(&statement.values, &"");
+        let rows = transaction.query_typed(&statement.sql, &parameters).await.map_err(fault_of)?;
         Ok(Answer::rows(rows.iter().map(row_of).collect()))
     }
 }

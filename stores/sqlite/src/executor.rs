@@ -5,9 +5,7 @@ use std::future::ready;
 use idmill::{Error, ErrorKind};
 use idmill_sql::{Answer, EngineError, Executor, Fault, Row, Statement, Value};
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{
-    Connection, Error as SqliteError, Statement as Prepared, ToSql, Transaction, params_from_iter,
-};
+use rusqlite::{Connection, Error as SqliteError, Statement as Prepared, ToSql, params_from_iter};
 
 /// A connection of the store.
 #[derive(Debug)]
@@ -21,19 +19,7 @@ impl Executor for Own {
     }
 }
 
-/// A transaction of the caller.
-#[derive(Debug)]
-pub(super) struct Callers<'a>(pub(super) &'a Transaction<'a>);
-
-impl Executor for Callers<'_> {
-    const IN_TRANSACTION: bool = true;
-
-    fn execute(&mut self, statement: Statement<'_>) -> impl Future<Output = Result<Answer, Fault>> + Send {
-        ready(run(self.0, &statement).map_err(fault))
-    }
-}
-
-fn run(db: &Connection, statement: &Statement<'_>) -> rusqlite::Result<Answer> {
+pub(super) fn run(db: &Connection, statement: &Statement<'_>) -> rusqlite::Result<Answer> {
     let rows = if statement.again {
         rows(&mut *db.prepare_cached(&statement.sql)?, &statement.values)?
     } else {

@@ -31,14 +31,10 @@ mod transaction;
 use std::path::Path;
 use std::sync::Arc;
 
-use idmill::store::{
-    Bounds, Capabilities, Change, GiveBack, Grant, Identity, Listing, Page, Records, Reserve, SequenceInfo,
-    Store, StoreFuture,
-};
-use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
+use idmill::{Error, ErrorKind, Operation, Result};
 use idmill_kit::Scheme;
+use idmill_sql::Asked;
 use idmill_sql::sqlite::{Calls, Session};
-use idmill_sql::{Asked, Dialect, Witnesses, all_of, at_once, each_of};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::task::JoinError;
@@ -68,13 +64,15 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
 /// A store of sequences in a table of an SQLite database. See the [crate docs](self) for its guarantees.
 ///
 /// Clones share one connection.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SqliteStore {
     // A tokio mutex, so that calls await their turn and each store uses at most one thread of the
     // blocking pool.
     database: Arc<Mutex<Database>>,
     calls: Calls,
 }
+
+idmill_sql::store! { batches SqliteStore, thread }
 
 impl SqliteStore {
     /// Opens the database at this path, creating it if it does not exist.
@@ -115,73 +113,16 @@ impl SqliteStore {
     async fn run<R: Send + 'static>(
         &self,
         asked: Asked,
-        job: impl FnOnce(&mut Session<Own>, Calls) -> Result<R> + Send + 'static,
+        job: impl FnOnce(&mut Session<Own>, &Calls) -> Result<R> + Send + 'static,
     ) -> Result<R> {
         let runtime = runtime()?;
         // Moved into the job: if the call is dropped, no other call uses the connection before the
         // job ends.
         let mut database = Arc::clone(&self.database).lock_owned().await;
         let calls = self.calls;
-        let done = runtime.spawn_blocking(move || database.run(|session| job(session, calls))).await;
+        let done = runtime.spawn_blocking(move || database.run(|session| job(session, &calls))).await;
         done.map_err(|error| died(asked.doubt(), error))?
     }
-
-    async fn try_swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Result<bool> {
-        let (name, seen, wanted) = (name.clone(), seen.map(str::to_owned), wanted.to_owned());
-        let job = move |session: &mut _, calls: Calls| {
-            at_once(calls.swap_record(session, &name, seen.as_deref(), &wanted))
-        };
-        self.run(Asked::Write, job).await
-    }
-}
-
-/// Declares the calls. Each copies its arguments, since its job may outlive the caller.
-macro_rules! calls {
-    ($($asked:ident $try:ident: $call:ident(&$lent:ident: $of:ty $(, $name:ident: $by:ty)?) -> $outcome:ty;)*) => {
-        impl SqliteStore {$(
-            async fn $try(&self, $lent: &$of $(, $name: $by)?) -> Result<$outcome> {
-                let $lent = $lent.to_owned();
-                let job = move |session: &mut _, calls: Calls| at_once(calls.$call(session, &$lent $(, $name)?));
-                self.run(Asked::$asked, job).await
-            }
-        )*}
-    };
-}
-
-calls! {
-    Write try_reserve_many: reserve_many(&requests: [Reserve]) -> Vec<Result<Grant>>;
-    Write try_give_back: give_back(&back: GiveBack) -> bool;
-    Write try_give_back_many: give_back_many(&backs: [GiveBack]) -> Vec<bool>;
-    Write try_create: create(&name: SequenceName, bounds: Bounds) -> SequenceInfo;
-    Read try_inspect: inspect(&name: SequenceName) -> Option<SequenceInfo>;
-    Read try_list: list(&page: Page) -> Listing;
-    Write try_set: set(&name: SequenceName, change: Change) -> SequenceInfo;
-    Write try_remove: remove(&name: SequenceName, expected: Option<Identity>) -> bool;
-    Read try_record: record(&name: SequenceName) -> Option<String>;
-    Read try_list_records: list_records(&page: Page) -> Records;
-}
-
-impl Store for SqliteStore {
-    fn capabilities(&self) -> Capabilities {
-        <Calls as Dialect<Session<Own>>>::CAPABILITIES
-    }
-
-    fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        Box::pin(async move {
-            let mut grants = self.reserve_many(std::slice::from_ref(request)).await;
-            grants.pop().expect("one outcome for each request")
-        })
-    }
-
-    fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
-        Box::pin(async move { each_of(requests, self.try_reserve_many(requests).await) })
-    }
-
-    fn give_back_many<'a>(&'a self, backs: &'a [GiveBack]) -> StoreFuture<'a, Vec<Result<bool>>> {
-        Box::pin(async move { all_of(backs, self.try_give_back_many(backs).await) })
-    }
-
-    idmill::store_calls!(give_back create inspect list set remove record swap_record list_records);
 }
 
 /// Runs a job that reads on its own connection, on a thread that may block.

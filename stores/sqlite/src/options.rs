@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use idmill::store::StoreFuture;
 use idmill::{Error, ErrorKind, Result};
-use idmill_kit::options::{Options as _, duration, words};
+use idmill_kit::options::Options as _;
 use idmill_kit::query::ESCAPED;
 use idmill_kit::{ColumnPath, Largest, Mode, Target, refuse};
-use idmill_sql::sqlite::{DEFAULT_TABLE, NAME, Settings, Table, largest};
+use idmill_sql::sqlite::{Settings, Table, largest};
 use percent_encoding::{percent_decode_str, percent_encode};
 use rusqlite::InterruptHandle;
 use tokio::sync::oneshot;
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use super::database::open_to_look;
 use super::{SqliteStore, look};
 
-idmill_kit::options! {
+idmill_sql::options! {
     /// The location of an SQLite database and how to open it. Options are checked when a URL is parsed and
     /// when the database is opened.
     ///
@@ -35,14 +35,8 @@ idmill_kit::options! {
         pub path: PathBuf,
     }
 
-    /// The table. Each table is a separate namespace.
-    pub table: String = DEFAULT_TABLE in NAME;
-    /// How long a write waits for other writers before it fails with `Unavailable`.
-    ///
-    /// Rounded up to whole milliseconds, which SQLite counts in 31 bits.
-    pub busy_timeout: Duration = "5s" in duration("0s", "2147483647ms");
-    /// How the file and the table are opened.
-    pub mode: Mode = "rwc" in words::<Mode>();
+    sql table in sqlite;
+    sql opening in sqlite;
 }
 
 impl SqliteOptions {

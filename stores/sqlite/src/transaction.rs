@@ -1,45 +1,31 @@
 //! Ids inside a transaction of the caller: gapless, since they commit or roll back with it.
 
-use idmill::store::Bounds;
-use idmill::{Id, IdRange, Result};
-use idmill_sql::at_once;
+use std::future::ready;
+
+use idmill::Result;
 use idmill_sql::sqlite::Table;
+use idmill_sql::{Answer, Blocking, Fault, Library, Statement};
 use rusqlite::Transaction;
 
-use super::executor::Callers;
+use super::executor::{fault, run};
 
-/// Draws the next id of a sequence inside the caller's transaction, as [`InTransaction`] with its
-/// defaults.
-///
-/// ```
-/// # fn demo() -> Result<(), Box<dyn std::error::Error>> {
-/// use idmill_sqlite::{next_in, rusqlite};
-///
-/// let mut db = rusqlite::Connection::open_in_memory()?;
-/// db.execute_batch("CREATE TABLE invoices (number INTEGER PRIMARY KEY, total INTEGER)")?;
-///
-/// let tx = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-/// let number: i64 = next_in(&tx, "invoices")?;
-/// tx.execute("INSERT INTO invoices VALUES (?1, ?2)", [number, 4200])?;
-/// tx.commit()?; // the number and the invoice, or neither
-/// # assert_eq!(number, 1);
-/// # Ok(()) }
-/// # demo().unwrap();
-/// ```
-///
-/// # Errors
-/// The errors of [`InTransaction::reserve`].
-pub fn next_in<T: Id>(transaction: &Transaction<'_>, name: &str) -> Result<T> {
-    InTransaction::new(name)?.next(transaction)
-}
-
-/// Draws exactly `count` ids of a sequence inside the caller's transaction, as [`InTransaction`]
-/// with its defaults.
-///
-/// # Errors
-/// The errors of [`InTransaction::reserve`].
-pub fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count: u64) -> Result<IdRange<T>> {
-    InTransaction::new(name)?.reserve(transaction, count)
+idmill_sql::draws_in! {
+    /// ```
+    /// # fn demo() -> Result<(), Box<dyn std::error::Error>> {
+    /// use idmill_sqlite::{next_in, rusqlite};
+    ///
+    /// let mut db = rusqlite::Connection::open_in_memory()?;
+    /// db.execute_batch("CREATE TABLE invoices (number INTEGER PRIMARY KEY, total INTEGER)")?;
+    ///
+    /// let tx = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    /// let number: i64 = next_in(&tx, "invoices")?;
+    /// tx.execute("INSERT INTO invoices VALUES (?1, ?2)", [number, 4200])?;
+    /// tx.commit()?; // the number and the invoice, or neither
+    /// # assert_eq!(number, 1);
+    /// # Ok(()) }
+    /// # demo().unwrap();
+    /// ```
+    blocking(next, reserve) &Transaction<'_>
 }
 
 /// Returns the statement that draws from a sequence inside a transaction of any other driver, such as diesel
@@ -78,55 +64,20 @@ pub fn next_in_sql(table: &str) -> Result<String> {
 /// Begin the transaction with `BEGIN IMMEDIATE`. A deferred transaction works too, if it reads nothing before
 /// its first id. After a read, SQLite rejects the transaction's write if others have written since
 /// ([`Unavailable`](idmill::ErrorKind::Unavailable)): roll it back and begin it again.
-#[derive(Clone, Debug)]
-pub struct InTransaction<T>(idmill_sql::InTransaction<T, Table>);
+pub type InTransaction<T> = idmill_sql::InTransaction<T, Table, Rusqlite, Blocking>;
 
-impl<T: Id> InTransaction<T> {
-    /// Creates a handle for the sequence of this name in the table `idmill_sequences`, with the bounds of the
-    /// id type.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
-    pub fn new(name: &str) -> Result<Self> {
-        idmill_sql::InTransaction::new(name).map(Self)
-    }
+/// Marks transactions of `rusqlite`.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Rusqlite {}
 
-    /// Sets the bounds that the sequence is created with if it does not exist yet.
-    #[must_use]
-    pub fn bounds(self, bounds: Bounds) -> Self {
-        Self(self.0.bounds(bounds))
-    }
+impl Library<Blocking> for Rusqlite {
+    type Transaction<'a, 't: 'a> = &'a Transaction<'t>;
 
-    /// Uses another table, as in [`SqliteOptions::table`](super::SqliteOptions::table).
-    ///
-    /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
-    pub fn table(self, table: &str) -> Result<Self> {
-        self.0.table(table).map(Self)
-    }
-
-    /// Draws the next id.
-    ///
-    /// # Errors
-    /// The errors of [`reserve`](Self::reserve).
-    pub fn next(&self, transaction: &Transaction<'_>) -> Result<T> {
-        let range = self.reserve(transaction, 1)?;
-        Ok(range.first().expect("a grant has the requested number of ids"))
-    }
-
-    /// Draws exactly `count` ids.
-    ///
-    /// # Errors
-    /// No ids are taken in any of these cases.
-    ///
-    /// - [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than `count` ids are left;
-    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0 or the next id is below the type's
-    ///   smallest;
-    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if the database is locked;
-    /// - [`Denied`](idmill::ErrorKind::Denied) if the database is read-only;
-    /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored row is invalid; `Conflict` or
-    ///   `Unsupported` for another table.
-    pub fn reserve(&self, transaction: &Transaction<'_>, count: u64) -> Result<IdRange<T>> {
-        at_once(self.0.draw(&mut Callers(transaction), count))
+    fn execute<'a, 't: 'a>(
+        transaction: &mut &'a Transaction<'t>,
+        statement: Statement<'_>,
+    ) -> impl Future<Output = Result<Answer, Fault>> + Send {
+        ready(run(transaction, &statement).map_err(fault))
     }
 }

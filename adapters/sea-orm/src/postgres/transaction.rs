@@ -1,8 +1,8 @@
 //! Ids inside a transaction of the caller: gapless, since they commit or roll back with it.
 
-use idmill::{Error, ErrorKind, Id, IdRange, Result};
+use idmill::{Error, ErrorKind};
 use idmill_sql::postgres::Calls;
-use idmill_sql::{Answer, Executor, Fault, Library, Statement};
+use idmill_sql::{Answer, Fault, Library, Statement};
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend};
 
 use super::convert::{fault_of, row_of, sent};
@@ -14,46 +14,27 @@ const PROBE: &str = "SAVEPOINT idmill; RELEASE SAVEPOINT idmill";
 /// no_active_sql_transaction
 const NO_TRANSACTION: &str = "25P01";
 
-/// Draws the next id of a sequence inside the caller's transaction, as [`InTransaction`] with its
-/// defaults.
-///
-/// ```no_run
-/// # async fn demo(db: &sea_orm::DatabaseConnection) -> Result<(), Box<dyn std::error::Error>> {
-/// use idmill_sea_orm::postgres::next_in;
-/// use sea_orm::{ConnectionTrait, TransactionTrait};
-///
-/// let tx = db.begin().await?;
-/// let number: i64 = next_in(&tx, "invoices").await?;
-/// tx.execute_unprepared(&format!("INSERT INTO invoices VALUES ({number}, 4200)")).await?;
-/// tx.commit().await?; // the number and the invoice, or neither
-/// # Ok(()) }
-/// ```
-///
-/// A connection is not a transaction, and is rejected:
-///
-/// ```compile_fail,E0308
-/// # async fn demo(db: &sea_orm::DatabaseConnection) {
-/// let number: i64 = idmill_sea_orm::postgres::next_in(db, "invoices").await.unwrap();
-/// # }
-/// ```
-///
-/// # Errors
-/// The errors of [`InTransaction::reserve`].
-pub async fn next_in<T: Id>(transaction: &DatabaseTransaction, name: &str) -> Result<T> {
-    InTransaction::new(name)?.next(transaction).await
-}
-
-/// Draws exactly `count` ids of a sequence inside the caller's transaction, as [`InTransaction`]
-/// with its defaults.
-///
-/// # Errors
-/// The errors of [`InTransaction::reserve`].
-pub async fn reserve_in<T: Id>(
-    transaction: &DatabaseTransaction,
-    name: &str,
-    count: u64,
-) -> Result<IdRange<T>> {
-    InTransaction::new(name)?.reserve(transaction, count).await
+idmill_sql::draws_in! {
+    /// ```no_run
+    /// # async fn demo(db: &sea_orm::DatabaseConnection) -> Result<(), Box<dyn std::error::Error>> {
+    /// use idmill_sea_orm::postgres::next_in;
+    /// use sea_orm::{ConnectionTrait, TransactionTrait};
+    ///
+    /// let tx = db.begin().await?;
+    /// let number: i64 = next_in(&tx, "invoices").await?;
+    /// tx.execute_unprepared(&format!("INSERT INTO invoices VALUES ({number}, 4200)")).await?;
+    /// tx.commit().await?; // the number and the invoice, or neither
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// A connection is not a transaction, and is rejected:
+    ///
+    /// ```compile_fail,E0308
+    /// # async fn demo(db: &sea_orm::DatabaseConnection) {
+    /// let number: i64 = idmill_sea_orm::postgres::next_in(db, "invoices").await.unwrap();
+    /// # }
+    /// ```
+    async &DatabaseTransaction
 }
 
 /// A sequence that is drawn from inside the caller's own transactions.
@@ -84,44 +65,22 @@ pub type InTransaction<T> = idmill_sql::InTransaction<T, Calls, SeaOrm>;
 pub enum SeaOrm {}
 
 impl Library for SeaOrm {
-    type Transaction<'a> = &'a DatabaseTransaction;
-    type Within<'a> = Within<'a>;
+    type Transaction<'a, 't: 'a> = &'a DatabaseTransaction;
 
-    fn within(transaction: Self::Transaction<'_>) -> Self::Within<'_> {
-        Within { transaction, open: false }
-    }
-}
-
-/// Runs the statements of one draw in a transaction of the caller.
-#[derive(Debug)]
-pub struct Within<'a> {
-    transaction: &'a DatabaseTransaction,
-    /// Whether the server reported that it is in a transaction.
-    open: bool,
-}
-
-impl Within<'_> {
-    /// Checks with the server: SeaORM does not detect that its transaction has ended.
-    async fn must_be_open(&mut self) -> Result<(), Fault> {
-        let backend = self.transaction.get_database_backend();
+    async fn execute<'a, 't: 'a>(
+        transaction: &mut &'a DatabaseTransaction,
+        statement: Statement<'_>,
+    ) -> Result<Answer, Fault> {
+        let backend = transaction.get_database_backend();
         if backend != DbBackend::Postgres {
             return Err(Fault::Refused(elsewhere("transaction", backend)));
         }
-        if !self.open {
-            let probed = self.transaction.execute_unprepared(PROBE).await.map_err(fault_of);
+        // SeaORM does not detect that its transaction has ended.
+        if statement.writes {
+            let probed = transaction.execute_unprepared(PROBE).await.map_err(fault_of);
             probed.map_err(|fault| if fault.code() == Some(NO_TRANSACTION) { over() } else { fault })?;
-            self.open = true;
         }
-        Ok(())
-    }
-}
-
-impl Executor for Within<'_> {
-    const IN_TRANSACTION: bool = true;
-
-    async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
-        self.must_be_open().await?;
-        let rows = rows(self.transaction, sent(&statement)).await.map_err(fault_of)?;
+        let rows = rows(transaction, sent(&statement)).await.map_err(fault_of)?;
         Ok(Answer::rows(rows.iter().map(row_of).collect()))
     }
 }

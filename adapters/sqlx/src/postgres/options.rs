@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use idmill::Result;
 use idmill_kit::Mode;
-use idmill_kit::history::{FAILOVER, Failover};
-use idmill_kit::options::{Options as _, TIMEOUT, words};
-use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, NAME, Table};
+use idmill_kit::history::Failover;
+use idmill_kit::options::Options as _;
+use idmill_sql::postgres::{Keeps, NAME, Table};
 
-idmill_kit::options! {
+idmill_sql::options! {
     /// The location of the sequences in the pool's database, and how the store uses the pool.
     ///
     /// ```
@@ -29,24 +29,11 @@ idmill_kit::options! {
         pub(super) closes_with_pool: bool,
     }
 
-    /// The table of the sequences. Each table is a separate namespace.
-    ///
-    /// Up to 63 ASCII letters, digits and `_`. Default `idmill_sequences`.
-    pub table: String = DEFAULT_TABLE in NAME;
+    sql table in postgres;
     /// The schema of the table. Default: the table is looked up on the connection's `search_path`, and
     /// created in its first schema.
     pub schema: Option<String> = "" in NAME;
-    /// How the table is opened. Default [`Mode::Create`].
-    pub mode: Mode = "rwc" in words::<Mode>();
-    /// How grants survive a crash of the server. Default [`Keeps::Disk`]: `fsync` and `full_page_writes` must
-    /// be on.
-    pub keeps ("durability"): Keeps = "disk" in words::<Keeps>();
-    /// What happens to a sequence that another cluster or timeline wrote last: its last writes may be
-    /// missing here. Default: [`Failover::Refuse`], if the server reports its cluster.
-    pub failover: Option<Failover> = "" in FAILOVER;
-    /// How long one statement may take before its outcome is unknown, 1 ms to a day. Default 10 s. Waiting
-    /// for a lock, or for a connection, is limited to half of it.
-    pub timeout: Duration = "10s" in TIMEOUT;
+    sql opening in postgres;
 }
 
 impl Default for PostgresOptions {

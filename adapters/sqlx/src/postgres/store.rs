@@ -1,8 +1,6 @@
 //! The store.
 
-use idmill::store::Store;
 use idmill::{Operation, Result};
-use idmill_sql::SqlStore;
 use idmill_sql::postgres::Calls;
 use sqlx::PgPool;
 
@@ -16,8 +14,13 @@ use super::sessions::{Sessions, sessions};
 /// connection that callers hold while they wait for that refill. The connections stay open when the pool is
 /// closed, and are closed with the last clone of the store, unless [`PostgresOptions::close_with_pool`] is
 /// set. To use the pool's connections instead, see [`PostgresOptions::share_pool`].
-#[derive(Clone, Debug)]
-pub struct PostgresStore(SqlStore<Sessions, Calls>);
+#[derive(Clone)]
+pub struct PostgresStore {
+    sessions: Sessions,
+    calls: Calls,
+}
+
+idmill_sql::store! { batches PostgresStore, session: |store, _| &store.sessions, |session| &mut session, () }
 
 impl PostgresStore {
     /// Opens a store for this pool's database. The table is `idmill_sequences` on the
@@ -50,14 +53,7 @@ impl PostgresStore {
     async fn open(pool: &PgPool, options: &PostgresOptions) -> Result<Self> {
         let table = options.check()?;
         let sessions = sessions(pool, options);
-        let calls =
-            Calls::open(&mut sessions.clone(), table, options.mode, options.keeps, options.failover).await?;
-        Ok(Self(SqlStore::new(sessions, calls)))
+        let calls = Calls::open(&mut &sessions, table, options.opening()).await?;
+        Ok(Self { sessions, calls })
     }
-}
-
-impl Store for PostgresStore {
-    idmill::store_calls!(|this| this.0 =>
-        capabilities reserve reserve_many give_back give_back_many create inspect list set remove
-        server record swap_record list_records);
 }

@@ -1,42 +1,27 @@
 //! Ids inside a transaction of the caller: gapless, since they commit or roll back with it.
 
-use idmill::{Id, IdRange, Result};
 use idmill_sql::postgres::Calls;
-use idmill_sql::{Answer, Executor, Fault, Library, Statement};
-use sqlx::{Connection, PgConnection};
+use idmill_sql::{Answer, Fault, Library, Statement};
+use sqlx::PgConnection;
 
 use super::convert::{fault_of, row_of};
 use super::text::inlined;
+use crate::must_be_inside;
 use crate::version::postgres::rows;
 
-/// Draws the next id of a sequence inside the caller's transaction, as [`InTransaction`] with its
-/// defaults.
-///
-/// ```no_run
-/// # async fn demo(pool: &idmill_sqlx::driver::PgPool) -> Result<(), Box<dyn std::error::Error>> {
-/// use idmill_sqlx::driver as sqlx;
-/// use idmill_sqlx::postgres::next_in;
-///
-/// let mut tx = pool.begin().await?;
-/// let number: i64 = next_in(&mut tx, "invoices").await?;
-/// sqlx::query("INSERT INTO invoices VALUES ($1, 4200)").bind(number).execute(&mut *tx).await?;
-/// tx.commit().await?; // the number and the invoice, or neither
-/// # Ok(()) }
-/// ```
-///
-/// # Errors
-/// The errors of [`InTransaction::reserve`].
-pub async fn next_in<T: Id>(transaction: &mut PgConnection, name: &str) -> Result<T> {
-    InTransaction::new(name)?.next(transaction).await
-}
-
-/// Draws exactly `count` ids of a sequence inside the caller's transaction, as [`InTransaction`]
-/// with its defaults.
-///
-/// # Errors
-/// The errors of [`InTransaction::reserve`].
-pub async fn reserve_in<T: Id>(transaction: &mut PgConnection, name: &str, count: u64) -> Result<IdRange<T>> {
-    InTransaction::new(name)?.reserve(transaction, count).await
+idmill_sql::draws_in! {
+    /// ```no_run
+    /// # async fn demo(pool: &idmill_sqlx::driver::PgPool) -> Result<(), Box<dyn std::error::Error>> {
+    /// use idmill_sqlx::driver as sqlx;
+    /// use idmill_sqlx::postgres::next_in;
+    ///
+    /// let mut tx = pool.begin().await?;
+    /// let number: i64 = next_in(&mut tx, "invoices").await?;
+    /// sqlx::query("INSERT INTO invoices VALUES ($1, 4200)").bind(number).execute(&mut *tx).await?;
+    /// tx.commit().await?; // the number and the invoice, or neither
+    /// # Ok(()) }
+    /// ```
+    async &mut PgConnection
 }
 
 /// A sequence that is drawn from inside the caller's own transactions: pass `&mut *tx`.
@@ -66,27 +51,15 @@ pub type InTransaction<T> = idmill_sql::InTransaction<T, Calls, Sqlx>;
 pub enum Sqlx {}
 
 impl Library for Sqlx {
-    type Transaction<'a> = &'a mut PgConnection;
-    type Within<'a> = Within<'a>;
+    type Transaction<'a, 't: 'a> = &'a mut PgConnection;
 
-    fn within(transaction: Self::Transaction<'_>) -> Self::Within<'_> {
-        Within(transaction)
-    }
-}
-
-/// Runs statements in a transaction of the caller.
-#[derive(Debug)]
-pub struct Within<'a>(&'a mut PgConnection);
-
-impl Executor for Within<'_> {
-    const IN_TRANSACTION: bool = true;
-
-    async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
-        if !self.0.is_in_transaction() {
-            return Err(Fault::outside("call `begin` on the pool or the connection, and pass `&mut *tx`"));
-        }
+    async fn execute<'a, 't: 'a>(
+        transaction: &mut &'a mut PgConnection,
+        statement: Statement<'_>,
+    ) -> Result<Answer, Fault> {
+        must_be_inside(&**transaction)?;
         let sql = inlined(&statement, "")?;
-        let rows = rows(self.0, &sql).await.map_err(fault_of)?;
+        let rows = rows(transaction, &sql).await.map_err(fault_of)?;
         Ok(Answer::rows(rows.iter().map(row_of).collect()))
     }
 }

@@ -4,9 +4,7 @@ use futures_util::TryStreamExt;
 use idmill::{Error, ErrorKind};
 use idmill_sql::{Answer, EngineError, Executor, Fault, Row, Statement, Value};
 use sqlx::sqlite::{SqliteRow, SqliteValueRef};
-use sqlx::{
-    Connection, Either, Error as SqlxError, Executor as _, Row as _, SqliteConnection, TypeInfo, ValueRef,
-};
+use sqlx::{Either, Error as SqlxError, Executor as _, Row as _, SqliteConnection, TypeInfo, ValueRef};
 
 use crate::version::sqlite::{Statement as Query, query};
 
@@ -22,22 +20,10 @@ impl Executor for Own {
     }
 }
 
-/// A connection of the caller, in a transaction.
-#[derive(Debug)]
-pub struct Within<'a>(pub(super) &'a mut SqliteConnection);
-
-impl Executor for Within<'_> {
-    const IN_TRANSACTION: bool = true;
-
-    async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
-        if !self.0.is_in_transaction() {
-            return Err(Fault::outside("call `begin` on the pool or the connection, and pass `&mut *tx`"));
-        }
-        run(self.0, &statement).await
-    }
-}
-
-async fn run(connection: &mut SqliteConnection, statement: &Statement<'_>) -> Result<Answer, Fault> {
+pub(super) async fn run(
+    connection: &mut SqliteConnection,
+    statement: &Statement<'_>,
+) -> Result<Answer, Fault> {
     let mut query = query(&statement.sql).persistent(statement.again);
     for value in &statement.values {
         query = bound(query, value);
@@ -108,6 +94,7 @@ fn refused(kind: ErrorKind, error: SqlxError) -> Fault {
 mod tests {
     use idmill_sql::Asked;
     use idmill_sql::sqlite::failed;
+    use sqlx::Connection as _;
 
     use super::*;
 

@@ -4,21 +4,16 @@ use std::time::Duration;
 
 use idmill::Result;
 use idmill_kit::Mode;
-use idmill_kit::options::{Options as _, duration, words};
-use idmill_sql::sqlite::{DEFAULT_TABLE, NAME, Table};
+use idmill_kit::options::Options as _;
+use idmill_sql::sqlite::Table;
 
-idmill_kit::options! {
+idmill_sql::options! {
     /// The location of the sequences in the pool's database.
     #[derive(Debug)]
     pub struct SqliteOptions {}
 
-    /// The table of the sequences: letters, digits and `_`. Default `idmill_sequences`.
-    pub table: String = DEFAULT_TABLE in NAME;
-    /// How the table is opened. Default [`Mode::Create`]: the table is created; the file too, if the pool's
-    /// options have `create_if_missing`.
-    pub mode: Mode = "rwc" in words::<Mode>();
-    /// How long a write waits for other writers, up to 24 days. Default 5 s.
-    pub busy_timeout: Duration = "5s" in duration("0s", "2147483647ms");
+    sql table in sqlite;
+    sql opening in sqlite;
 }
 
 impl Default for SqliteOptions {

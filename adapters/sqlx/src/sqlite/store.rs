@@ -1,14 +1,12 @@
 //! The store: its own single connection, which is reopened if it was lost.
 
-use std::borrow::{Borrow, BorrowMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::Store;
 use idmill::{Operation, Result};
 use idmill_kit::Mode;
 use idmill_sql::sqlite::{Calls, Files, Session, Table, failed, passes};
-use idmill_sql::{Asked, Fault, Pool, SqlStore};
+use idmill_sql::{Asked, Fault};
 use sqlx::{ConnectOptions, SqlitePool};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::{Instant, sleep};
@@ -25,12 +23,8 @@ const AGAIN: Duration = Duration::from_millis(10);
 /// not run. On that connection `synchronous` is EXTRA, and commits survive a crash, whatever the
 /// settings of the pool's connections are. The connection stays open when the pool is closed, and
 /// is closed with the last clone of the store.
-#[derive(Clone, Debug)]
-pub struct SqliteStore(SqlStore<Connection, Calls>);
-
-/// The connection of a store. Clones share it.
 #[derive(Clone)]
-struct Connection {
+pub struct SqliteStore {
     pool: SqlitePool,
     options: SqliteOptions,
     table: Table,
@@ -38,7 +32,10 @@ struct Connection {
     /// `None` while the session is in use, and after a failure or a dropped call: the next call opens another
     /// session.
     session: Arc<Mutex<Option<Session<Own>>>>,
+    calls: Calls,
 }
+
+idmill_sql::store! { batches SqliteStore, session: |store, _| store.take().await?, |held| &mut held.session, held.put_back() }
 
 /// The session in use, which closes if it is dropped without being returned.
 struct Taken {
@@ -85,11 +82,9 @@ impl SqliteStore {
         };
         let (calls, files) = (Calls(options.mode), session.files().clone());
         let (pool, session) = (pool.clone(), Arc::new(Mutex::new(Some(session))));
-        Ok(Self(SqlStore::new(Connection { pool, options, table, files, session }, calls)))
+        Ok(Self { pool, options, table, files, session, calls })
     }
-}
 
-impl Connection {
     /// Opens another connection to the same file. If no other connection was open, SQLite has removed the
     /// write-ahead log, and creates another one. A missing file is not recreated: its sequences would begin
     /// again.
@@ -99,13 +94,8 @@ impl Connection {
         let own = own.map_err(|fault| failed(fault, Asked::Connect))?;
         Session::adopt_again(own, self.table.clone(), mode, &self.files).await
     }
-}
 
-impl Pool for Connection {
-    type Session = Session<Own>;
-    type Held = Taken;
-
-    async fn take(&self, _: Asked) -> Result<Taken> {
+    async fn take(&self) -> Result<Taken> {
         let mut place = self.session.clone().lock_owned().await;
         let session = match place.take() {
             Some(session) => session,
@@ -113,24 +103,14 @@ impl Pool for Connection {
         };
         Ok(Taken { session, place })
     }
+}
 
+impl Taken {
     /// Closes the connection if its transaction could not be rolled back.
-    async fn put_back(&self, mut taken: Taken) {
-        if taken.session.is_idle() {
-            *taken.place = Some(taken.session);
+    fn put_back(mut self) {
+        if self.session.is_idle() {
+            *self.place = Some(self.session);
         }
-    }
-}
-
-impl Borrow<Session<Own>> for Taken {
-    fn borrow(&self) -> &Session<Own> {
-        &self.session
-    }
-}
-
-impl BorrowMut<Session<Own>> for Taken {
-    fn borrow_mut(&mut self) -> &mut Session<Own> {
-        &mut self.session
     }
 }
 
@@ -147,10 +127,4 @@ async fn connect(pool: &SqlitePool, options: &SqliteOptions, mode: Mode) -> Resu
         _ => connecting.create_if_missing(false),
     };
     connecting.connect().await.map(Own).map_err(fault)
-}
-
-impl Store for SqliteStore {
-    idmill::store_calls!(|this| this.0 =>
-        capabilities reserve reserve_many give_back give_back_many create inspect list set remove
-        server record swap_record list_records);
 }

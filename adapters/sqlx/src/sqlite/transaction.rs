@@ -1,44 +1,25 @@
 //! Ids inside a transaction of the caller: gapless, since they commit or roll back with it.
 
-use idmill::{Id, IdRange, Result};
-use idmill_sql::Library;
 use idmill_sql::sqlite::Table;
+use idmill_sql::{Answer, Fault, Library, Statement};
 use sqlx::SqliteConnection;
 
-use super::executor::Within;
+use super::executor::run;
+use crate::must_be_inside;
 
-/// Draws the next id of a sequence inside the caller's transaction, as [`InTransaction`] with its
-/// defaults.
-///
-/// ```no_run
-/// # async fn demo(pool: &idmill_sqlx::driver::SqlitePool) -> Result<(), Box<dyn std::error::Error>> {
-/// use idmill_sqlx::driver as sqlx;
-/// use idmill_sqlx::sqlite::next_in;
-///
-/// let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
-/// let number: i64 = next_in(&mut tx, "invoices").await?;
-/// sqlx::query("INSERT INTO invoices VALUES (?1, 4200)").bind(number).execute(&mut *tx).await?;
-/// tx.commit().await?; // the number and the invoice, or neither
-/// # Ok(()) }
-/// ```
-///
-/// # Errors
-/// The errors of [`InTransaction::reserve`].
-pub async fn next_in<T: Id>(transaction: &mut SqliteConnection, name: &str) -> Result<T> {
-    InTransaction::new(name)?.next(transaction).await
-}
-
-/// Draws exactly `count` ids of a sequence inside the caller's transaction, as [`InTransaction`]
-/// with its defaults.
-///
-/// # Errors
-/// The errors of [`InTransaction::reserve`].
-pub async fn reserve_in<T: Id>(
-    transaction: &mut SqliteConnection,
-    name: &str,
-    count: u64,
-) -> Result<IdRange<T>> {
-    InTransaction::new(name)?.reserve(transaction, count).await
+idmill_sql::draws_in! {
+    /// ```no_run
+    /// # async fn demo(pool: &idmill_sqlx::driver::SqlitePool) -> Result<(), Box<dyn std::error::Error>> {
+    /// use idmill_sqlx::driver as sqlx;
+    /// use idmill_sqlx::sqlite::next_in;
+    ///
+    /// let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
+    /// let number: i64 = next_in(&mut tx, "invoices").await?;
+    /// sqlx::query("INSERT INTO invoices VALUES (?1, 4200)").bind(number).execute(&mut *tx).await?;
+    /// tx.commit().await?; // the number and the invoice, or neither
+    /// # Ok(()) }
+    /// ```
+    async &mut SqliteConnection
 }
 
 /// A sequence that is drawn from inside the caller's own transactions: pass `&mut *tx`.
@@ -63,10 +44,13 @@ pub type InTransaction<T> = idmill_sql::InTransaction<T, Table, Sqlx>;
 pub enum Sqlx {}
 
 impl Library for Sqlx {
-    type Transaction<'a> = &'a mut SqliteConnection;
-    type Within<'a> = Within<'a>;
+    type Transaction<'a, 't: 'a> = &'a mut SqliteConnection;
 
-    fn within(transaction: Self::Transaction<'_>) -> Self::Within<'_> {
-        Within(transaction)
+    async fn execute<'a, 't: 'a>(
+        transaction: &mut &'a mut SqliteConnection,
+        statement: Statement<'_>,
+    ) -> Result<Answer, Fault> {
+        must_be_inside(&**transaction)?;
+        run(transaction, &statement).await
     }
 }

@@ -4,7 +4,7 @@ use idmill::store::Page;
 use idmill::{Error, Result, SequenceName};
 use idmill_kit::history::Failover;
 
-use super::history::History;
+use super::history;
 use super::run::{read, text};
 use super::table::Table;
 use crate::Executor;
@@ -16,7 +16,7 @@ use crate::history::refusal;
 /// # Errors
 /// The errors of reading.
 pub async fn refused<E: Executor>(executor: &mut E, table: &Table) -> Result<Vec<(SequenceName, Error)>> {
-    if !History::open(executor, Some(Failover::Allow)).await?.looks {
+    if history::open(executor, Some(Failover::Allow)).await?.here.is_none() {
         return Ok(Vec::new());
     }
     let rows = read(executor, &table.select_moved(Page::LIMIT)).await?;

@@ -6,20 +6,21 @@ use idmill::store::{
     Bounds, Capabilities, Change, Durability, GiveBack, Grant, Identity, Listing, Page, Reserve,
     SequenceInfo, already_exists, not_found,
 };
-use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill::{Result, SequenceName};
 use idmill_kit::history::Failover;
 use idmill_kit::{Mode, PerSequence, history};
 
 use super::classify::{failed, is_duplicate};
-use super::history::{History, UNKNOWN_VARIABLE};
+use super::history::{UNKNOWN_VARIABLE, in_transaction, open};
 use super::reserve::{DUPLICATES, Reserving, TRIES, crowded, read_to_write};
 use super::rows::cursor;
 use super::run::{read, text, try_read};
 use super::server;
 use super::table::{Fixed, Table};
 use crate::executor::{must_be_alone, to_write};
+use crate::history::History;
 use crate::rows::listing;
-use crate::{Asked, Dialect, Executor};
+use crate::{Asked, Dialect, Executor, Opening};
 
 /// The calls of [`Store`](idmill::store::Store) on the sequences of a table. Each call runs over an executor
 /// of the adapter, whose connection commits each statement. Clones share the cached state of the sequences.
@@ -54,15 +55,15 @@ impl Calls {
     pub async fn open<E: Executor>(
         executor: &mut E,
         table: Table,
-        mode: Mode,
         place: &str,
-        failover: Option<Failover>,
+        opening: Opening,
     ) -> Result<Self> {
         const { must_be_alone::<E>() };
+        let mode = opening.mode;
         let table = server::open(executor, table, mode, place).await?;
         let history = match mode {
-            Mode::ReadOnly => History::in_transaction(Failover::Refuse),
-            _ => History::open(executor, failover).await?,
+            Mode::ReadOnly => in_transaction(Failover::Refuse),
+            _ => open(executor, opening.failover).await?,
         };
         Ok(Self { table, mode, history, known: Arc::default(), witness: Arc::default() })
     }
@@ -76,6 +77,11 @@ impl Calls {
         self.mode.must_write()
     }
 
+    /// Returns the capabilities of a store.
+    pub fn capabilities(&self) -> Capabilities {
+        Capabilities::new(Durability::Disk).shared(true).gives_back(true).records(true)
+    }
+
     pub(super) fn writing<E: Executor>(&self) -> Result<()> {
         const { must_be_alone::<E>() };
         self.may_write()
@@ -83,13 +89,6 @@ impl Calls {
 }
 
 impl<E: Executor + Send> Dialect<E> for Calls {
-    const CAPABILITIES: Capabilities =
-        Capabilities::new(Durability::Disk).shared(true).gives_back(true).records(true);
-
-    fn may_write(&self) -> Result<()> {
-        Self::may_write(self)
-    }
-
     async fn reserve(&self, executor: &mut E, request: &Reserve) -> Result<Grant> {
         self.writing::<E>()?;
         let before = self.known.with(&request.name, |known| *known);
@@ -101,17 +100,6 @@ impl<E: Executor + Send> Dialect<E> for Calls {
         }
         let (range, known) = (outcome?, known.expect("a granted sequence is known"));
         Ok(Grant::new(range, known.identity, known.bounds))
-    }
-
-    async fn reserve_many(&self, _: &mut E, _: &[Reserve]) -> Result<Vec<Result<Grant>>> {
-        Err(Error::new(
-            ErrorKind::Unsupported,
-            "batches are not supported: reserve for one sequence at a time",
-        ))
-    }
-
-    async fn give_back_many(&self, _: &mut E, _: &[GiveBack]) -> Result<Vec<bool>> {
-        Err(Error::new(ErrorKind::Unsupported, "batches are not supported: give back one rest at a time"))
     }
 
     async fn give_back(&self, executor: &mut E, back: &GiveBack) -> Result<bool> {

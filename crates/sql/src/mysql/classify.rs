@@ -85,15 +85,8 @@ fn classify_code(code: u16, asked: Asked) -> ErrorKind {
 /// Converts a fault to an error with advice.
 pub fn failed(fault: Fault, asked: Asked) -> Error {
     let kind = classify(&fault, asked);
-    let mut message = words(&fault);
-    if kind == ErrorKind::UnknownOutcome {
-        message.push_str("; the write may have been applied");
-    }
-    if let Some(remedy) = remedy(&fault, kind) {
-        message.push_str("; ");
-        message.push_str(remedy);
-    }
-    fault.into_error(kind, message)
+    let (message, remedy) = (words(&fault), remedy(&fault, kind));
+    fault.into_error(kind, message, remedy)
 }
 
 fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
@@ -119,6 +112,7 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
             "the table is not idmill's; name another with `table=NAME` (`table(NAME)` in code)"
         }
         Some(1193) => "use MySQL or MariaDB with InnoDB",
+        _ if kind == ErrorKind::UnknownOutcome => "the write may have been applied",
         _ if kind == ErrorKind::Conflict && matches!(fault, Fault::Uncommitted) => {
             "roll the transaction back and begin it again"
         }

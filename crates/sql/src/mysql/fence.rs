@@ -4,8 +4,8 @@
 
 use idmill::{Error, ErrorKind};
 
-use super::history::History;
 use super::run::{try_read, unsigned};
+use crate::history::History;
 use crate::{Answer, Executor, Fault, Statement};
 
 /// Whether the server is writable, as an SQL expression. New versions of MariaDB have words, not numbers.
@@ -15,12 +15,12 @@ impl History {
     /// The condition that the server is writable, to append to other conditions. The server evaluates the
     /// condition while `SET GLOBAL read_only` waits for the statement. Replicas must not evaluate it.
     pub(super) fn writable(self) -> String {
-        if self.looks { format!(" AND {WRITABLE}") } else { String::new() }
+        if self.here.is_some() { format!(" AND {WRITABLE}") } else { String::new() }
     }
 
     /// The values of a new row, as a query that has no row on a read-only server.
     pub(super) fn values(self, values: &str) -> String {
-        if self.looks {
+        if self.here.is_some() {
             format!("SELECT {values} FROM DUAL WHERE {WRITABLE}")
         } else {
             format!("VALUES ({values})")
@@ -33,11 +33,11 @@ impl History {
         executor: &mut E,
         statement: Statement<'_>,
     ) -> Result<Answer, Fault> {
-        if !self.looks {
+        if self.here.is_none() {
             must_be_writable(executor).await?;
         }
         let answer = executor.execute(statement).await?;
-        if self.looks && answer.changed == 0 {
+        if self.here.is_some() && answer.changed == 0 {
             must_be_writable(executor).await?;
         }
         Ok(answer)

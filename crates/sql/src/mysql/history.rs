@@ -10,7 +10,7 @@ use idmill_kit::history::Failover;
 
 use super::classify::failed;
 use super::run::{text, try_read, unsigned};
-use crate::history::untold;
+use crate::history::History;
 use crate::{Asked, Executor};
 
 /// The current history, as an SQL expression.
@@ -18,56 +18,23 @@ pub(super) const HERE: &str = "CONCAT('server ', @@server_id)";
 /// `ER_UNKNOWN_SYSTEM_VARIABLE`.
 pub(super) const UNKNOWN_VARIABLE: &str = "1193";
 
-/// How statements check the server, and the policy if another server wrote a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct History {
-    /// Whether statements check the history, and that the server is writable.
-    pub(super) looks: bool,
-    pub(super) failover: Failover,
+/// The history in a transaction of the caller, where the binary log's format is not checked.
+pub(super) fn in_transaction(failover: Failover) -> History {
+    History::new(HERE, failover)
 }
 
-impl History {
-    /// The history in a transaction of the caller, where the binary log's format is not checked.
-    /// With [`Failover::Allow`] the history is not checked.
-    pub(super) fn in_transaction(failover: Failover) -> Self {
-        Self { looks: failover != Failover::Allow, failover }
-    }
-
-    /// Checks that replicas receive rows. Replicas that receive statements would write their own `server_id`
-    /// into the row, or not change the row.
-    ///
-    /// # Errors
-    /// [`Unsupported`](ErrorKind::Unsupported) if replicas receive statements and a policy other than
-    /// [`Failover::Allow`] was requested; the errors of the executor.
-    pub(super) async fn open<E: Executor>(executor: &mut E, failover: Option<Failover>) -> Result<Self> {
-        if !logs_statements(executor).await? {
-            return Ok(Self { looks: true, failover: failover.unwrap_or_default() });
-        }
-        let message = "with binlog_format = STATEMENT, failovers are not detected; set it to MIXED or ROW, \
-                       or use `failover=allow`";
-        untold(failover, Error::new(ErrorKind::Unsupported, message))?;
-        Ok(Self { looks: false, failover: Failover::Allow })
-    }
-
-    /// The assignment of `history`, to append to other assignments.
-    pub(super) fn sets(self) -> String {
-        if self.looks { format!(", `history` = {HERE}") } else { String::new() }
-    }
-
-    /// The assignment in a `set` with a new `next`; NULL if histories are not checked.
-    pub(super) fn sets_anew(self) -> String {
-        if self.looks { self.sets() } else { ", `history` = NULL".to_owned() }
-    }
-
-    /// The value of `history` in a new row.
-    pub(super) fn value(self) -> &'static str {
-        if self.looks { HERE } else { "NULL" }
-    }
-
-    /// The condition on `history`, to append to other conditions.
-    pub(super) fn holds(self) -> String {
-        if self.looks { format!(" AND (`history` IS NULL OR `history` = {HERE})") } else { String::new() }
-    }
+/// Checks that replicas receive rows. Replicas that receive statements would write their own `server_id`
+/// into the row, or not change the row.
+///
+/// # Errors
+/// [`Unsupported`](ErrorKind::Unsupported) if replicas receive statements and a policy other than
+/// [`Failover::Allow`] was requested; the errors of the executor.
+pub(super) async fn open<E: Executor>(executor: &mut E, failover: Option<Failover>) -> Result<History> {
+    let message = "with binlog_format = STATEMENT, failovers are not detected; set it to MIXED or ROW, \
+                   or use `failover=allow`";
+    let statements = logs_statements(executor).await?;
+    let here = if statements { Err(Error::new(ErrorKind::Unsupported, message)) } else { Ok(HERE) };
+    History::told(here, failover)
 }
 
 async fn logs_statements<E: Executor>(executor: &mut E) -> Result<bool> {

@@ -7,10 +7,10 @@ use idmill_kit::{ColumnPath, Largest};
 
 use super::classify::failed;
 use super::history::UNKNOWN_VARIABLE;
-use super::run::{read, try_read};
+use super::run::{read, text, try_read, unsigned};
 use super::table::hex;
 use crate::column::{largest_sql, of_digits, of_precision};
-use crate::{Asked, Executor, Row, Value};
+use crate::{Asked, Executor};
 
 /// Returns the largest id in a column. If the path has no schema, the table is in the database of the
 /// connection.
@@ -23,19 +23,19 @@ pub async fn largest<E: Executor>(executor: &mut E, path: &ColumnPath) -> Result
     let rows = read(executor, &look(path)).await?;
     let row = rows.first().ok_or_else(|| path.missing("table"))?;
     let of_type = text(row, 0).ok_or_else(|| path.missing("column"))?;
-    let unsigned = text(row, 1).is_some_and(|whole| whole.contains("unsigned"));
-    let digits = text(row, 2).and_then(|digits| digits.parse().ok());
-    let holds = holds(&of_type, unsigned, digits).ok_or_else(|| path.not_of_integers(&of_type))?;
+    let is_unsigned = text(row, 1).is_some_and(|whole| whole.contains("unsigned"));
+    let digits = unsigned(row, 2).and_then(|digits| digits.try_into().ok());
+    let holds = holds(of_type, is_unsigned, digits).ok_or_else(|| path.not_of_integers(of_type))?;
     let hidden_by = text(row, 3).filter(|kind| kind.contains("VIEW"));
     let default =
         text(row, 4).filter(|default| default.contains("auto_increment") || default.contains("nextval("));
-    let of_type = if unsigned { format!("{of_type} unsigned") } else { of_type };
+    let of_type = if is_unsigned { format!("{of_type} unsigned") } else { of_type.to_owned() };
     let sql = largest_sql(&table, &column, |number| format!("CAST({number} AS CHAR)"));
     let rows = read(executor, &sql).await?;
     let digits = [0, 1].map(|column| rows.first().and_then(|row| text(row, column)));
-    let largest = of_digits(path, digits.each_ref().map(Option::as_deref), &of_type, holds)?;
+    let largest = of_digits(path, digits, &of_type, holds)?;
     let hidden_by = hidden_by.map(|_| "it is a view, which may hide rows of the underlying table".to_owned());
-    Ok(largest.hidden_by(hidden_by).default_value(default))
+    Ok(largest.hidden_by(hidden_by).default_value(default.map(str::to_owned)))
 }
 
 /// Makes the server end each read of this connection before `limit`: otherwise the read does not stop when
@@ -93,16 +93,6 @@ fn holds(of_type: &str, unsigned: bool, digits: Option<u32>) -> Option<Option<u6
         _ => return None,
     };
     Some(Some(u64::MAX >> (64 - bits + u32::from(!unsigned))))
-}
-
-/// Some servers return text, others its bytes.
-fn text(row: &Row, column: usize) -> Option<String> {
-    match row.get(column) {
-        Value::Text(text) => Some(text.clone()),
-        Value::Bytes(bytes) => String::from_utf8(bytes.clone()).ok(),
-        Value::Integer(number) => Some(number.to_string()),
-        _ => None,
-    }
 }
 
 fn quoted(name: &str) -> String {

@@ -8,12 +8,12 @@ use idmill_kit::Mode;
 
 use super::calls::Calls;
 use super::classify::{failed, is_duplicate};
-use super::history::History;
 use super::rows::cursor;
 use super::run::{self, read, text};
 use super::server;
 use super::table::{LONGEST_NAME, Table, hex, within};
 use crate::executor::to_write;
+use crate::history::History;
 use crate::rows::{legible, page_of};
 use crate::{Executor, Row, Witnesses, witness};
 

@@ -20,11 +20,10 @@ use idmill_kit::decide;
 use idmill_kit::history::Histories;
 
 use super::classify::{failed, is_duplicate};
-use super::history::History;
 use super::run::{read, text};
-use super::table::{Fixed, Table};
+use super::table::{Fixed, HISTORY, Table};
 use crate::executor::to_write;
-use crate::history::RowHistory;
+use crate::history::{History, RowHistory};
 use crate::{Answer, Executor, Fault, Statement};
 
 /// The position of the row's history, in a row that is read before a write. The current history
@@ -77,7 +76,7 @@ impl Reserving<'_> {
             };
             duplicates = 0;
             *known = Some(Fixed::of(&seen.info));
-            if let Some(histories) = seen.moved().filter(|_| self.history.looks) {
+            if let Some(histories) = seen.moved().filter(|_| self.history.here.is_some()) {
                 self.adopt(executor, &seen.info, histories).await?;
             } else if let Some(range) = self.last(executor, &seen.info).await? {
                 return Ok(range);
@@ -114,13 +113,19 @@ impl Reserving<'_> {
             return Ok(None);
         }
         let history = self.history;
-        let update = self.table.replace(seen, &after, &history.sets(), history) + &history.holds();
+        let update = self.table.replace(seen, &after, &history.sets(), history) + &history.holds(HISTORY);
         let done = history.write(executor, &update).await?.changed == 1;
         if E::IN_TRANSACTION && !done {
-            let message = "an update of a locked row changed nothing; check triggers on the table";
-            return Err(failed(Fault::Answer(message.to_owned()), to_write::<E>()));
+            return Err(undone::<E>());
         }
         Ok(done.then_some(grant.range))
+    }
+
+    /// Checks that a write in a transaction was not undone by a trigger.
+    pub(super) async fn must_have_moved<E: Executor>(&self, executor: &mut E, range: IdRange) -> Result<()> {
+        let seen = read_to_write(executor, self.table, &self.request.name).await?;
+        let moved = seen.is_some_and(|seen| seen.info.reached() == range.end());
+        if moved { Ok(()) } else { Err(undone::<E>()) }
     }
 
     /// Moves a row of another history to the current one, if it is still as it was read. Later processes then
@@ -138,6 +143,11 @@ impl Reserving<'_> {
         }
         Ok(())
     }
+}
+
+fn undone<E: Executor>() -> Error {
+    let message = "an update of a locked row changed nothing; check triggers on the table";
+    failed(Fault::Answer(message.to_owned()), to_write::<E>())
 }
 
 /// Returns the range in an answer. An impossible answer is rejected: it comes from a trigger or a

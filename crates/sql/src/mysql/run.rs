@@ -5,8 +5,8 @@ use idmill::Result;
 
 use super::classify::failed;
 use super::fence::must_be_writable;
-use super::history::History;
 use crate::executor::{to_read, to_write};
+use crate::history::History;
 use crate::{Answer, Asked, Executor, Fault, Row, Statement, Value};
 
 /// Runs a statement that reads.

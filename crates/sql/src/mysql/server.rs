@@ -105,12 +105,7 @@ fn check_layout(table: &Table, columns: &[Row]) -> Result<()> {
         );
         return Err(Error::new(ErrorKind::Conflict, message));
     }
-    let message = format!(
-        "the table `{}` has other columns: {layout}; name another table with `table=NAME` (`table(NAME)` in \
-         code)",
-        table.name()
-    );
-    Err(Error::new(ErrorKind::Conflict, message))
+    Err(witness::other_columns(table.name(), &layout))
 }
 
 /// Returns the columns with their types, and whether the first is the key.

@@ -18,17 +18,18 @@ use idmill_kit::history::Failover;
 use idmill_kit::options::{Kind, text};
 use idmill_kit::{paging, refuse};
 
-use super::history::{HERE, History};
+use super::history::{HERE, in_transaction};
 use crate::column::{is_plain, no_name};
+use crate::history::History;
 use crate::rows::FORMAT;
 use crate::{Statement, Value};
 
-/// The default table of sequences.
-pub const DEFAULT_TABLE: &str = "idmill_sequences";
 /// The option for the name of a table.
 pub const NAME: Kind = text("NAME", RULE, is_name);
 const RULE: &str = "up to 64 ASCII letters, digits and _, not beginning with a digit";
 const COLUMNS: &str = "`name`, `next`, `start`, `max`, `incarnation`, `epoch`, `format`";
+/// The column of the history.
+pub(super) const HISTORY: &str = "`history`";
 /// The last column, which tables of earlier versions lack.
 const ADDED: &str = "`history` VARBINARY(100) NULL COMMENT 'which server wrote this last'";
 /// The columns in `information_schema.COLUMNS`, as far as MySQL and MariaDB agree.
@@ -203,7 +204,7 @@ impl Table {
             "UPDATE {self} SET `next` = LAST_INSERT_ID(`next`) + ?{} WHERE `name` = ? AND `next` >= ? AND `next` <= ? \
              AND `start` = ? AND `max` = ? AND `incarnation` = ? AND `epoch` = ? AND `format` = {FORMAT}{}",
             history.sets(),
-            history.writable() + &history.holds()
+            history.writable() + &history.holds(HISTORY)
         );
         let (bounds, identity) = (known.bounds, known.identity);
         let numbers = [low, high, bounds.start(), bounds.max(), identity.incarnation, identity.epoch];
@@ -228,7 +229,7 @@ impl Table {
         let Some(more) = count.checked_sub(1) else {
             return Err(refuse("the number of ids is 0; draw at least 1"));
         };
-        let history = History::in_transaction(Failover::default());
+        let history = in_transaction(Failover::default());
         Ok(self.advance_within("?", count, (1, u64::MAX - more), history))
     }
 
@@ -237,7 +238,7 @@ impl Table {
         let update = format!(
             "UPDATE {self} SET `next` = LAST_INSERT_ID(`next`) + {count}{sets} WHERE `name` = {name}"
         );
-        let holds = history.writable() + &history.holds();
+        let holds = history.writable() + &history.holds(HISTORY);
         // Subtract as decimals: an unsigned subtraction can fail, and its result depends on `sql_mode`.
         let left = "CAST(`max` AS DECIMAL(20)) - CAST(`next` AS DECIMAL(20))";
         let whole = format!("`next` >= `start` AND `incarnation` > 0 AND `format` = {FORMAT}");
@@ -316,7 +317,7 @@ impl Table {
             hex(&back.name),
             identity.incarnation,
             identity.epoch,
-            history.writable() + &history.holds()
+            history.writable() + &history.holds(HISTORY)
         )
     }
 }

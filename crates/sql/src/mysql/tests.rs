@@ -9,7 +9,9 @@ use idmill_kit::Mode;
 
 use super::fence::WRITABLE;
 use super::{Calls, Draws, Table, must_be_durable, settings, whole};
-use crate::{Answer, Dialect, EngineError, Executor, Fault, InTransaction, Row, Statement, Value, Witnesses};
+use crate::{
+    Answer, Dialect, EngineError, Executor, Fault, InTransaction, Opening, Row, Statement, Value, Witnesses,
+};
 
 /// A scripted answer.
 #[derive(Clone)]
@@ -119,7 +121,7 @@ fn opening() -> [Reply; 5] {
 }
 
 async fn open(mode: Mode, server: &mut Alone) -> Result<Calls> {
-    Calls::open(server, Table::new("t").unwrap(), mode, "h:1", None).await
+    Calls::open(server, Table::new("t").unwrap(), "h:1", Opening { mode, ..Opening::default() }).await
 }
 
 /// Opens a store on an existing table; the server continues with these answers.
@@ -401,7 +403,9 @@ async fn row_of_another_server_is_adopted_once_if_unchanged() {
         let mut server = Alone::new(opening);
         let table = Table::new("t").unwrap();
         let skips = Some("skip:10".parse().unwrap());
-        let calls = Calls::open(&mut server, table, Mode::Create, "h:1", skips).await.unwrap();
+        let calls = Calls::open(&mut server, table, "h:1", Opening { failover: skips, ..Opening::default() })
+            .await
+            .unwrap();
         server.asked.clear();
         let grant = calls.reserve(&mut server, &request(10)).await.unwrap();
         assert_eq!(grant.range, IdRange::new(21, 10).unwrap());

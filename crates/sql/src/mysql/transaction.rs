@@ -5,10 +5,11 @@ use idmill::store::Reserve;
 use idmill::{IdRange, Result};
 use idmill_kit::history::Failover;
 
-use super::history::History;
+use super::history::in_transaction;
 use super::reserve::Reserving;
-use super::table::{DEFAULT_TABLE, Table};
+use super::table::Table;
 use crate::Executor;
+use crate::history::History;
 use crate::transaction::{self, FailsOver};
 
 /// A table in the database that the connection uses.
@@ -19,10 +20,8 @@ pub struct Draws {
 }
 
 impl transaction::Draws for Draws {
-    const DEFAULT_TABLE: &'static str = DEFAULT_TABLE;
-
     fn of_table(table: &str) -> Result<Self> {
-        Ok(Self { table: Table::new(table)?, history: History::in_transaction(Failover::default()) })
+        Ok(Self { table: Table::new(table)?, history: in_transaction(Failover::default()) })
     }
 
     fn in_table(self, table: &str) -> Result<Self> {
@@ -31,12 +30,16 @@ impl transaction::Draws for Draws {
 
     async fn draw<E: Executor>(&self, executor: &mut E, request: &Reserve, floor: u64) -> Result<IdRange> {
         let reserving = Reserving { table: &self.table, history: self.history, request, floor: Some(floor) };
-        reserving.run(executor, &mut None).await
+        let range = reserving.run(executor, &mut None).await?;
+        if E::COUNTS_MATCHED {
+            reserving.must_have_moved(executor, range).await?;
+        }
+        Ok(range)
     }
 }
 
 impl FailsOver for Draws {
     fn failover(self, failover: Failover) -> Self {
-        Self { history: History::in_transaction(failover), ..self }
+        Self { history: in_transaction(failover), ..self }
     }
 }

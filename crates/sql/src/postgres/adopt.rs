@@ -6,14 +6,14 @@ use idmill_kit::Mode;
 use idmill_kit::history::{Failover, Histories};
 
 use super::calls::Calls;
-use super::history::History;
+use super::history;
 use super::open::find;
 use super::place::must_see_all;
 use super::rows::{self, asks};
 use super::run::read;
 use super::table::Table;
 use crate::history::{RowHistory, refusal};
-use crate::{Executor, Statement, Timeout};
+use crate::{Executor, Statement};
 
 /// The column of `select_history` with the row's history. The next column has the current one.
 const WAS_AT: usize = 8;
@@ -25,7 +25,7 @@ const WAS_AT: usize = 8;
 /// [`NotFound`](idmill::ErrorKind::NotFound) if there is no table; `Conflict` if it is not idmill's; the
 /// errors of reading.
 pub async fn refused<E: Executor>(executor: &mut E, table: Table) -> Result<Vec<(SequenceName, Error)>> {
-    let Some(here) = History::open(executor, Some(Failover::Allow)).await?.here else {
+    let Some(here) = history::open(executor, Some(Failover::Allow)).await?.here else {
         return Ok(Vec::new());
     };
     let table = find(executor, table, Mode::ReadOnly).await?;
@@ -42,7 +42,6 @@ impl Calls {
         &self,
         executor: &mut E,
         request: &Reserve,
-        timeout: Timeout,
     ) -> Result<(Option<SequenceInfo>, bool)> {
         let Some(here) = self.history.here else {
             return Ok((self.look(executor, &request.name).await?, false));
@@ -55,7 +54,7 @@ impl Calls {
         let seen = RowHistory { info: rows::decode(row)?, was, here };
         let moved = seen.moved();
         if let Some(histories) = moved {
-            self.adopt(executor, &seen.info, histories, timeout).await?;
+            self.adopt(executor, &seen.info, histories).await?;
         }
         let moved = moved.is_some();
         Ok((Some(seen.info), moved))
@@ -68,14 +67,13 @@ impl Calls {
         executor: &mut E,
         seen: &SequenceInfo,
         histories: Histories<'_>,
-        timeout: Timeout,
     ) -> Result<()> {
         let after = self.history.failover.adopt(seen, histories)?;
         let SequenceInfo { name, identity, .. } = seen;
         let (was, next) = (seen.reached(), after.reached());
         let values = asks(&[name, &identity.incarnation, &identity.epoch, &was, &histories.was, &next]);
         let sql = self.table.adopt(E::IN_TRANSACTION, self.history);
-        if !self.write(executor, Statement::write(sql, values).with_timeout(timeout)).await?.is_empty() {
+        if !self.write(executor, Statement::write(sql, values)).await?.is_empty() {
             self.history.failover.report(&seen.name, histories);
         }
         Ok(())

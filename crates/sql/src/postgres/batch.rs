@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::calls::Calls;
 use super::rows::{self, granted};
-use crate::{Executor, Row, Statement, Timeout, Value, each_of};
+use crate::{Answer, Executor, Fault, Row, Statement, Timeout, Value, each_of};
 
 /// The pauses before held rows are retried.
 const PAUSES_MS: [u64; 4] = [4, 8, 16, 32];
@@ -28,6 +28,17 @@ enum Found {
     Not,
 }
 
+/// Runs statements with a short wait for locks.
+struct Briefly<E>(E);
+
+impl<E: Executor> Executor for Briefly<E> {
+    const IN_TRANSACTION: bool = E::IN_TRANSACTION;
+
+    fn execute(&mut self, statement: Statement<'_>) -> impl Future<Output = Result<Answer, Fault>> + Send {
+        self.0.execute(statement.with_timeout(Timeout::Brief))
+    }
+}
+
 impl Calls {
     /// [`Store::reserve_many`](idmill::store::Store::reserve_many), with the sequence and the
     /// operation in each error. Clones of the executor run concurrently, so each should have its
@@ -37,7 +48,7 @@ impl Calls {
         executor: &E,
         requests: &[Reserve],
     ) -> Vec<Result<Grant>> {
-        each_of(requests, Ok(self.reserve_each(executor, requests).await))
+        each_of(Ok(self.reserve_each(executor, requests).await), requests)
     }
 
     /// Returns the outcomes in the order of the requests.
@@ -88,7 +99,7 @@ impl Calls {
 
     /// Reserves for one sequence with a short wait, since the rest of the batch waits for it.
     async fn reserve_briefly<E: Executor + Clone>(&self, executor: &E, request: &Reserve) -> Result<Grant> {
-        self.reserve_with(&mut executor.clone(), request, None, Timeout::Brief).await
+        self.reserve_with(&mut Briefly(executor.clone()), request, None).await
     }
 
     /// Reserves for the requests at these indexes, in one statement.

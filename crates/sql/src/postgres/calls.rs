@@ -12,14 +12,15 @@ use idmill_kit::history::Failover;
 use idmill_kit::{Mode, decide, fits, history};
 
 use super::durable::{DURABLE_AT, Keeps};
-use super::history::{History, server};
+use super::history::{in_transaction, open, server};
 use super::open::{find, must_sync};
 use super::place::{must_be_only, must_see_all};
 use super::rows::{self, asks, of_page};
-use super::run::{TRIES, crowded, read, write};
+use super::run::{TRIES, crowded, read, written};
 use super::table::Table;
+use crate::history::History;
 use crate::rows::listing;
-use crate::{Dialect, Executor, Row, Statement, Timeout, Value, must_be_alone};
+use crate::{Answer, Batches, Dialect, Executor, Fault, Opening, Row, Statement, Value, must_be_alone};
 
 /// The calls of a [`Store`](idmill::store::Store) over the rows of a table that was found or created. Except
 /// in batches, their errors lack the sequence and the operation.
@@ -76,18 +77,13 @@ impl Calls {
     /// - [`Unsupported`](ErrorKind::Unsupported) if the server does not report the history that
     ///   `failover` needs;
     /// - the errors of the executor.
-    pub async fn open<E: Executor>(
-        executor: &mut E,
-        table: Table,
-        mode: Mode,
-        keeps: Keeps,
-        failover: Option<Failover>,
-    ) -> Result<Self> {
+    pub async fn open<E: Executor>(executor: &mut E, table: Table, opening: Opening) -> Result<Self> {
         const { must_be_alone::<E>() };
-        let mut history = History::in_transaction(Failover::default());
+        let Opening { mode, keeps, failover, .. } = opening;
+        let mut history = in_transaction(Failover::default());
         if mode != Mode::ReadOnly {
             must_sync(executor, keeps).await?;
-            history = History::open(executor, failover).await?;
+            history = open(executor, failover).await?;
         }
         let table = find(executor, table, mode).await?;
         Ok(Self { keeps, mode, history, ..Self::unopened(table) })
@@ -95,9 +91,14 @@ impl Calls {
 
     /// Uses a table without a check that it exists.
     pub(super) fn unopened(table: Table) -> Self {
-        let history = History::in_transaction(Failover::default());
+        let history = in_transaction(Failover::default());
         let (witness, reserves) = (Arc::default(), Arc::default());
         Self { table, keeps: Keeps::default(), mode: Mode::ReadWrite, history, witness, reserves }
+    }
+
+    /// Returns the capabilities of a store.
+    pub fn capabilities(&self) -> Capabilities {
+        Capabilities::new(Durability::Disk).batches(true).shared(true).gives_back(true).records(true)
     }
 
     /// Returns the table with its schema.
@@ -124,7 +125,6 @@ impl Calls {
         executor: &mut E,
         request: &Reserve,
         floor: Option<u64>,
-        timeout: Timeout,
     ) -> Result<Grant> {
         let (table, exactly) = (self.writable()?, floor.is_some());
         let built = &self.reserves[2 * usize::from(E::IN_TRANSACTION) + usize::from(exactly)];
@@ -133,12 +133,12 @@ impl Calls {
         for _ in 0..TRIES {
             let mut values = asks(&[&request.name, &request.count.max(1), &request.ceiling]);
             values.extend(floor.map(|floor| Value::from(floor.to_string())));
-            let statement = Statement::write(sql, values).with_timeout(timeout).often();
-            if let Some(row) = self.write(executor, statement).await?.first() {
+            let statement = Statement::write(sql, values).durable_at(DURABLE_AT).often();
+            if let Some(row) = self.written::<E>(executor.execute(statement).await)?.first() {
                 return rows::granted(row, request);
             }
             must_be_only(executor, table).await?;
-            let (seen, moved) = self.look_again(executor, request, timeout).await?;
+            let (seen, moved) = self.look_again(executor, request).await?;
             if stuck.is_at(seen.as_ref()) {
                 return Err(hidden());
             }
@@ -151,7 +151,7 @@ impl Calls {
                 continue;
             }
             let from = Some(grant.range.start());
-            if let Some(row) = self.insert(executor, &info, from, timeout).await? {
+            if let Some(row) = self.insert(executor, &info, from).await? {
                 let grant = rows::granted(&row, request)?;
                 return fits(&grant, request, floor).map(|()| grant);
             }
@@ -180,12 +180,11 @@ impl Calls {
         executor: &mut E,
         info: &SequenceInfo,
         from: Option<u64>,
-        timeout: Timeout,
     ) -> Result<Option<Row>> {
         let mut values: Vec<_> = rows::values(info, from).map(Value::from).into();
         values.push(Value::Timeout);
         let statement = Statement::write(self.table.insert(E::IN_TRANSACTION, self.history), values);
-        Ok(self.write(executor, statement.with_timeout(timeout)).await?.pop())
+        Ok(self.write(executor, statement).await?.pop())
     }
 
     /// Runs a statement and returns whether it wrote the row.
@@ -199,8 +198,12 @@ impl Calls {
         executor: &mut E,
         statement: Statement<'_>,
     ) -> Result<Vec<Row>> {
-        let written = write(executor, statement.durable_at(DURABLE_AT), self.keeps).await;
-        written.map_err(|error| self.located(error))
+        self.written::<E>(executor.execute(statement.durable_at(DURABLE_AT)).await)
+    }
+
+    /// Returns the rows of an answer to a write, if they are durable.
+    fn written<E: Executor>(&self, answer: Result<Answer, Fault>) -> Result<Vec<Row>> {
+        written::<E>(answer, DURABLE_AT, self.keeps).map_err(|error| self.located(error))
     }
 
     /// Adds the table's schema to a permission error, since PostgreSQL names only the table.
@@ -214,17 +217,9 @@ impl Calls {
 }
 
 impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
-    const CAPABILITIES: Capabilities =
-        Capabilities::new(Durability::Disk).batches(true).shared(true).gives_back(true).records(true);
-
     async fn reserve(&self, executor: &mut E, request: &Reserve) -> Result<Grant> {
         const { must_be_alone::<E>() };
-        self.reserve_with(executor, request, None, Timeout::Full).await
-    }
-
-    async fn reserve_many(&self, executor: &mut E, requests: &[Reserve]) -> Result<Vec<Result<Grant>>> {
-        self.writable()?;
-        Ok(Self::reserve_many(self, executor, requests).await)
+        self.reserve_with(executor, request, None).await
     }
 
     async fn inspect(&self, executor: &mut E, name: &SequenceName) -> Result<Option<SequenceInfo>> {
@@ -245,27 +240,10 @@ impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
         self.wrote(executor, Statement::write(table.give_back(self.history), values)).await
     }
 
-    async fn give_back_many(&self, executor: &mut E, backs: &[GiveBack]) -> Result<Vec<bool>> {
-        let table = self.writing::<E>()?;
-        let texts = |text: fn(&GiveBack) -> String| Value::Texts(backs.iter().map(text).collect());
-        let values = [
-            texts(|back| back.name.to_string()),
-            texts(|back| back.identity.incarnation.to_string()),
-            texts(|back| back.identity.epoch.to_string()),
-            texts(|back| back.rest.start().to_string()),
-            texts(|back| back.rest.end().to_string()),
-            Value::Timeout,
-        ];
-        let rows = self.write(executor, Statement::write(table.give_back_many(self.history), values)).await?;
-        let mut taken: HashSet<_> = rows.iter().map(rows::name).collect();
-        // A row is updated once: if a name occurs twice, the second rest counts as a gap.
-        Ok(backs.iter().map(|back| !back.rest.is_empty() && taken.remove(back.name.as_str())).collect())
-    }
-
     async fn create(&self, executor: &mut E, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
         self.writing::<E>()?;
         let info = SequenceInfo::new(name.clone(), bounds);
-        match self.insert(executor, &info, None, Timeout::Full).await? {
+        match self.insert(executor, &info, None).await? {
             Some(_) => Ok(info),
             None => Err(already_exists(name)),
         }
@@ -316,6 +294,30 @@ impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
             seen.map_or(Ok(()), |seen| seen.check_identity(expected))?;
         }
         Ok(removed)
+    }
+}
+
+impl<E: Executor + Clone + Send + Sync> Batches<E> for Calls {
+    async fn reserve_many(&self, executor: &mut E, requests: &[Reserve]) -> Result<Vec<Result<Grant>>> {
+        self.writable()?;
+        Ok(Self::reserve_many(self, executor, requests).await)
+    }
+
+    async fn give_back_many(&self, executor: &mut E, backs: &[GiveBack]) -> Result<Vec<bool>> {
+        let table = self.writing::<E>()?;
+        let texts = |text: fn(&GiveBack) -> String| Value::Texts(backs.iter().map(text).collect());
+        let values = [
+            texts(|back| back.name.to_string()),
+            texts(|back| back.identity.incarnation.to_string()),
+            texts(|back| back.identity.epoch.to_string()),
+            texts(|back| back.rest.start().to_string()),
+            texts(|back| back.rest.end().to_string()),
+            Value::Timeout,
+        ];
+        let rows = self.write(executor, Statement::write(table.give_back_many(self.history), values)).await?;
+        let mut taken: HashSet<_> = rows.iter().map(rows::name).collect();
+        // A row is updated once: if a name occurs twice, the second rest counts as a gap.
+        Ok(backs.iter().map(|back| !back.rest.is_empty() && taken.remove(back.name.as_str())).collect())
     }
 }
 

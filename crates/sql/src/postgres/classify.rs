@@ -75,11 +75,9 @@ pub fn read_only(fault: Fault, standby: Option<&str>) -> Fault {
         Some("false") => {}
         _ => return fault,
     }
-    let message = format!(
-        "{}; `default_transaction_read_only` is on for this user, database or server; turn it off",
-        describe(&fault)
-    );
-    Fault::Refused(fault.into_error(ErrorKind::Denied, message))
+    let remedy = "`default_transaction_read_only` is on for this user, database or server; turn it off";
+    let message = describe(&fault);
+    Fault::Refused(fault.into_error(ErrorKind::Denied, message, Some(remedy)))
 }
 
 /// The fault if all connections of a store are in use, and none became free within this time.
@@ -163,11 +161,8 @@ fn of_code(code: &str) -> ErrorKind {
 /// Converts a fault to an error with advice.
 pub fn failed(fault: Fault, asked: Asked) -> Error {
     let kind = classify(&fault, asked);
-    let mut message = describe(&fault);
-    if let Some(remedy) = remedy(&fault, kind, asked) {
-        let _ = write!(message, "; {remedy}");
-    }
-    fault.into_error(kind, message)
+    let (message, remedy) = (describe(&fault), remedy(&fault, kind, asked));
+    fault.into_error(kind, message, remedy)
 }
 
 /// Like [`failed`], for a statement that creates a table or a sequence: the missing privilege is CREATE.

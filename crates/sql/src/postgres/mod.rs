@@ -62,6 +62,7 @@ pub use self::place::{Lookup, Relation, look, lookalikes};
 pub use self::prepared::{PREPARED_IS_MISSING, Prepared, SYSTEM_IDENTIFIER};
 pub use self::run::{TRIES, crowded};
 pub use self::sessions::{CONNECTIONS, Driver, Sessions, WAITING, halfway};
-pub use self::table::{DEFAULT_TABLE, NAME, Table, check_name, ddl, witness_ddl};
+pub use self::table::{NAME, Table, check_name, ddl, witness_ddl};
 pub use self::text::parts;
 pub use crate::column::quoted;
+pub use crate::transaction::DEFAULT_TABLE;

@@ -9,7 +9,7 @@ use super::durable::WRITTEN;
 use super::open::run_ddl;
 use super::place::{Lookup, look, must_see_all};
 use super::rows::{asks, cursor, name, of_page};
-use super::run::{TRIES, crowded, read, write};
+use super::run::{TRIES, crowded, read, written};
 use super::table::{LONGEST_NAME, Table, session};
 use crate::rows::page_of;
 use crate::witness::{self, COLUMNS};
@@ -59,7 +59,7 @@ impl Table {
         format!(
             "{} INSERT INTO {} AS s (name, record) SELECT $1, $2 FROM session ON CONFLICT (name) DO NOTHING \
              RETURNING (SELECT durable FROM session), txid_current()::text AS xid",
-            session(false, 3, ""),
+            session(false, 3),
             self.sql()
         )
     }
@@ -68,7 +68,7 @@ impl Table {
     fn replace_record(&self) -> String {
         format!(
             "{} UPDATE {} AS s SET record = $2 FROM session WHERE s.name = $1 AND s.record = $4 RETURNING {WRITTEN}",
-            session(false, 3, ""),
+            session(false, 3),
             self.sql()
         )
     }
@@ -139,8 +139,8 @@ impl<E: Executor + Clone + Send + Sync> Witnesses<E> for Calls {
                 witness.replace_record()
             }
         };
-        let written = write(executor, Statement::write(sql, values), self.keeps).await?;
-        Ok(!written.is_empty())
+        let answer = executor.execute(Statement::write(sql, values)).await;
+        Ok(!written::<E>(answer, 0, self.keeps)?.is_empty())
     }
 
     async fn list_records(&self, executor: &mut E, page: &Page) -> Result<Records> {

@@ -5,7 +5,7 @@ use idmill::{Error, ErrorKind, Result};
 use super::classify::failed;
 use super::durable::{Keeps, must_be_durable};
 use crate::executor::{to_read, to_write};
-use crate::{Executor, Row, Statement, Value};
+use crate::{Answer, Executor, Fault, Row, Statement, Value};
 
 /// The number of tries before a call gives up because others changed the row. Each time, another
 /// caller makes progress.
@@ -22,15 +22,14 @@ pub(super) async fn read<E: Executor>(
     answer.map(|answer| answer.rows).map_err(|fault| failed(fault, asked))
 }
 
-/// Runs a statement that writes, and checks its durability. In a transaction of the caller,
-/// durability depends on the caller's commit.
-pub(super) async fn write<E: Executor>(
-    executor: &mut E,
-    statement: Statement<'_>,
+/// Returns the rows of an answer to a write, after a check of the durability that they report in this column.
+/// In a transaction of the caller, durability depends on the caller's commit.
+pub(super) fn written<E: Executor>(
+    answer: Result<Answer, Fault>,
+    durable_at: usize,
     keeps: Keeps,
 ) -> Result<Vec<Row>> {
-    let (asked, durable_at) = (to_write::<E>(), statement.durable_at);
-    let rows = executor.execute(statement).await.map_err(|fault| failed(fault, asked))?.rows;
+    let rows = answer.map_err(|fault| failed(fault, to_write::<E>()))?.rows;
     if !E::IN_TRANSACTION {
         for row in &rows {
             must_be_durable(row.text(durable_at).unwrap_or_default(), keeps)?;

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::classify::{IS_STANDBY, LOCK_NOT_AVAILABLE, busy, is_read_only, leaves_connection, read_only};
 use super::durable::{CURRENT_TRANSACTION, Keeps, TRANSACTION_STATUS, must_be_durable};
-use crate::{Answer, Asked, Executor, Fault, Pool, Row, Statement, Timeout, Value};
+use crate::{Answer, EngineError, Executor, Fault, Row, Statement, Timeout, Value};
 
 /// The maximum number of concurrent statements, besides those waiting for locks. Further statements
 /// queue.
@@ -142,42 +142,21 @@ impl<D: Driver> Sessions<D> {
         });
     }
 
+    /// Runs and commits one statement, and returns its rows.
+    ///
+    /// # Errors
+    /// The reason for the failure.
+    pub async fn run(&self, statement: Statement<'_>) -> Result<Vec<Row>, Fault> {
+        let mut sessions = self;
+        sessions.execute(statement).await.map(|answer| answer.rows)
+    }
+
     /// Waits for a permit to run a statement.
     async fn place(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, Fault> {
         match timeout_at(halfway(deadline), self.0.permits.acquire()).await {
             Ok(permit) => Ok(permit.expect("never closed")),
             Err(_) => Err(busy(CONNECTIONS, self.0.timeout / 2)),
         }
-    }
-
-    /// Runs and commits one statement. Its rows report the durability of the commit. With [`Timeout::Full`],
-    /// a statement whose lock is held for long is run again with a longer lock timeout, if few others wait in
-    /// this way.
-    ///
-    /// # Errors
-    /// The reason for the failure.
-    pub async fn run(&self, statement: &Statement<'_>) -> Result<Vec<Row>, Fault> {
-        let (rows, fault) = self.run_some(statement).await;
-        fault.map_or(Ok(rows), Err)
-    }
-
-    /// Like [`run`](Self::run), but also returns the rows that were received before a failure.
-    pub async fn run_some(&self, statement: &Statement<'_>) -> (Vec<Row>, Option<Fault>) {
-        // The deadline covers the waits for a permit, a connection, locks and the answer.
-        let deadline = self.deadline();
-        let outcome = match self.place(deadline).await {
-            Ok(_permit) => self.send(statement, Timeout::Brief, deadline).await,
-            Err(fault) => return (Vec::new(), Some(fault)),
-        };
-        let held = outcome.1.as_ref().is_some_and(|fault| fault.code() == Some(LOCK_NOT_AVAILABLE));
-        let waits = statement.timeout == Timeout::Full && statement.values.contains(&Value::Timeout);
-        // With only one connection, all other statements would wait too.
-        if !held || !waits || !self.0.driver.has_several() {
-            return outcome;
-        }
-        // If no permit is free, enough statements wait for locks: return the fault.
-        let Ok(_permit) = self.0.waiting.try_acquire() else { return outcome };
-        self.send(statement, Timeout::Full, deadline).await
     }
 
     /// Runs several SQL statements, without parameters, as one query. The query is one transaction.
@@ -189,9 +168,9 @@ impl<D: Driver> Sessions<D> {
         let _permit = self.place(deadline).await?;
         let mut session = self.session(deadline).await?;
         let statement = Statement::write(sql, []).once();
-        let fault = self.ask(&mut session, &statement, "", &mut Vec::new(), deadline).await.err();
-        self.put_back(session, true, fault.as_ref());
-        fault.map_or(Ok(()), Err)
+        let outcome = self.ask(&mut session, &statement, "", deadline).await;
+        self.put_back(session, true, outcome.as_ref().err());
+        outcome.map(drop)
     }
 
     async fn send(
@@ -199,59 +178,62 @@ impl<D: Driver> Sessions<D> {
         statement: &Statement<'_>,
         timeout: Timeout,
         deadline: Instant,
-    ) -> (Vec<Row>, Option<Fault>) {
+    ) -> Result<Vec<Row>, Fault> {
         // Except for a caller's client, a session in use is not shared, and is closed if this future is
         // dropped.
-        let mut session = match self.session(deadline).await {
-            Ok(session) => session,
-            Err(fault) => return (Vec::new(), Some(fault)),
-        };
-        let (mut rows, lock_timeout) = (Vec::new(), lock_timeout(timeout, deadline));
-        let mut fault = self.ask(&mut session, statement, &lock_timeout, &mut rows, deadline).await.err();
-        // The caller rejects rows that are not durable; here, the session that sent them is not reused.
-        let durable =
-            |row: &Row| must_be_durable(row.text(statement.durable_at).unwrap_or_default(), self.0.keeps);
-        let mut sound = fault.is_some() || !statement.writes || rows.iter().all(|row| durable(row).is_ok());
-        if fault.is_none() && statement.writes && sound {
-            let xid = rows.iter().find_map(|row| row.text(statement.durable_at + 1));
-            fault = self.must_have_committed(&mut session, xid, deadline).await.err();
+        let mut session = self.session(deadline).await?;
+        let mut outcome = self.ask(&mut session, statement, &lock_timeout(timeout, deadline), deadline).await;
+        if let Ok(rows) = &outcome
+            && statement.writes
+            && let Err(fault) = self.must_last(&mut session, rows, statement.durable_at, deadline).await
+        {
+            outcome = Err(fault);
         }
-        if let Some(refused) = fault.take_if(|fault| is_read_only(fault)) {
-            fault = Some(self.why_read_only(&mut session, refused, deadline).await);
+        if let Err(fault) = &mut outcome
+            && is_read_only(fault)
+        {
+            let standby = self.is_standby(&mut session, deadline).await;
+            *fault = read_only(fault.clone(), standby.as_deref());
         }
-        if fault.is_none() && sound {
-            sound = self.0.driver.keep(&mut session, statement, deadline).await;
-        }
-        self.put_back(session, sound, fault.as_ref());
-        (rows, fault)
+        let sound = outcome.is_err() || self.0.driver.keep(&mut session, statement, deadline).await;
+        self.put_back(session, sound, outcome.as_ref().err());
+        outcome
     }
 
+    /// Sends a statement. An error of the server has the rows that it returned before.
     async fn ask(
         &self,
         session: &mut D::Session,
         statement: &Statement<'_>,
         lock_timeout: &str,
-        rows: &mut Vec<Row>,
         deadline: Instant,
-    ) -> Result<(), Fault> {
-        match timeout_at(deadline, self.0.driver.ask(session, statement, lock_timeout, rows)).await {
+    ) -> Result<Vec<Row>, Fault> {
+        let mut rows = Vec::new();
+        match timeout_at(deadline, self.0.driver.ask(session, statement, lock_timeout, &mut rows)).await {
             Ok(Ok(Some(warning))) if statement.writes => Err(Fault::Warned(warning)),
-            Ok(answered) => answered.map(drop),
+            Ok(Ok(_)) => Ok(rows),
+            Ok(Err(Fault::Engine(error))) => Err(Fault::Engine(EngineError { rows, ..error })),
+            Ok(Err(fault)) => Err(fault),
             Err(_) => Err(Fault::Silent(self.0.timeout)),
         }
     }
 
-    /// Checks that a write was not part of a transaction open on a shared connection.
-    async fn must_have_committed(
+    /// Checks that written rows are durable, and not part of a transaction open on a shared connection.
+    async fn must_last(
         &self,
         session: &mut D::Session,
-        xid: Option<&str>,
+        rows: &[Row],
+        durable_at: usize,
         deadline: Instant,
     ) -> Result<(), Fault> {
+        for row in rows {
+            let durable = row.text(durable_at).unwrap_or_default();
+            must_be_durable(durable, self.0.keeps).map_err(Fault::Refused)?;
+        }
+        let xid = rows.iter().find_map(|row| row.text(durable_at + 1));
         let Some(xid) = xid.filter(|_| !self.0.driver.owns()) else { return Ok(()) };
-        let (status, mut rows) = (Statement::read(TRANSACTION_STATUS, [xid.into()]), Vec::new());
-        let asked = self.ask(session, &status, "", &mut rows, deadline).await;
-        asked.map_err(Fault::after_write)?;
+        let status = Statement::read(TRANSACTION_STATUS, [xid.into()]);
+        let rows = self.ask(session, &status, "", deadline).await.map_err(Fault::after_write)?;
         must_be_over(rows.first())
     }
 
@@ -260,18 +242,16 @@ impl<D: Driver> Sessions<D> {
     /// # Errors
     /// [`Fault::Uncommitted`] if a transaction is open; the errors of the query.
     pub async fn must_be_outside(&self) -> Result<(), Fault> {
-        let rows = self.run(&Statement::read(CURRENT_TRANSACTION, [])).await?;
+        let rows = self.run(Statement::read(CURRENT_TRANSACTION, [])).await?;
         let Some(xid) = rows.first().and_then(|row| row.text(0)) else { return Ok(()) };
-        must_be_over(self.run(&Statement::read(TRANSACTION_STATUS, [xid.into()])).await?.first())
+        must_be_over(self.run(Statement::read(TRANSACTION_STATUS, [xid.into()])).await?.first())
     }
 
     /// A server may reject writes because it is a standby, which may be promoted, or because of a
-    /// setting.
-    async fn why_read_only(&self, session: &mut D::Session, refused: Fault, deadline: Instant) -> Fault {
-        let (asks, mut rows) = (Statement::read(IS_STANDBY, []), Vec::new());
-        // Without an answer the fault is unchanged.
-        let _ = self.ask(session, &asks, "", &mut rows, deadline).await;
-        read_only(refused, rows.first().and_then(|row| row.text(0)))
+    /// setting. Returns `None` without an answer.
+    async fn is_standby(&self, session: &mut D::Session, deadline: Instant) -> Option<String> {
+        let rows = self.ask(session, &Statement::read(IS_STANDBY, []), "", deadline).await.ok()?;
+        rows.first()?.text(0).map(str::to_owned)
     }
 
     /// Puts a session back after use. A lost session most likely means that the idle ones are lost too.
@@ -316,20 +296,30 @@ impl<D: Driver> Clone for Sessions<D> {
     }
 }
 
-impl<D: Driver> Executor for Sessions<D> {
+impl<D: Driver> Executor for &Sessions<D> {
     const IN_TRANSACTION: bool = false;
 
+    /// Runs and commits one statement. Its rows report the durability of the commit. With [`Timeout::Full`],
+    /// a statement whose lock is held for long is run again with a longer lock timeout, if few others wait in
+    /// this way.
     async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
-        self.run(&statement).await.map(Answer::rows)
-    }
-}
-
-impl<D: Driver> Pool for Sessions<D> {
-    type Session = Self;
-    type Held = Self;
-
-    async fn take(&self, _: Asked) -> Result<Self> {
-        Ok(self.clone())
+        // The deadline covers the waits for a permit, a connection, locks and the answer.
+        let deadline = self.deadline();
+        let permit = self.place(deadline).await?;
+        let mut outcome = self.send(&statement, Timeout::Brief, deadline).await;
+        drop(permit);
+        let held = outcome.as_ref().is_err_and(|fault| fault.code() == Some(LOCK_NOT_AVAILABLE));
+        let waits = statement.timeout == Timeout::Full && statement.values.contains(&Value::Timeout);
+        // With only one connection, all other statements would wait too. If no permit is free, enough
+        // statements wait for locks: return the fault.
+        if held
+            && waits
+            && self.0.driver.has_several()
+            && let Ok(_permit) = self.0.waiting.try_acquire()
+        {
+            outcome = self.send(&statement, Timeout::Full, deadline).await;
+        }
+        outcome.map(Answer::rows)
     }
 }
 

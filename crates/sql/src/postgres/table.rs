@@ -8,16 +8,16 @@
 //! settings would remain for other clients.
 
 use idmill::{Error, ErrorKind, Result};
+use idmill_kit::history::Failover;
 use idmill_kit::options::{Kind, text};
 
 use super::durable::{DURABLE, SET, SETTINGS, WRITTEN};
-use super::history::{History, published};
+use super::history::in_transaction;
 use super::place::Relation;
 use crate::column::{is_plain, no_name, quoted};
+use crate::history::History;
 use crate::rows::FORMAT;
 
-/// The default table.
-pub const DEFAULT_TABLE: &str = "idmill_sequences";
 /// The valid values of the options for the name of a table or a schema.
 pub const NAME: Kind = text("NAME", RULE, is_name);
 const RULE: &str = "up to 63 ASCII letters, digits and _, not beginning with a digit or `pg_`";
@@ -27,6 +27,8 @@ const COLUMNS: [&str; 9] =
     ["name", "next", "reserved_from", "start", "max", "incarnation", "epoch", "format", "history"];
 /// The last column, which tables of earlier versions lack.
 const ADDED: &str = "history text";
+/// The column of the history in an updated row.
+const HISTORY: &str = "s.history";
 /// The columns of a row, at the positions that [`decode`](super::rows::decode) expects. In a
 /// written row, [`WRITTEN`] follows.
 const ROW: &str = "s.name::text, s.next::text, s.start::text, s.max::text, s.incarnation::text, s.epoch::text, \
@@ -132,8 +134,8 @@ impl Table {
              WHERE s.name = $1 AND s.format = {FORMAT} AND s.next <= LEAST(s.max, $3::numeric){exactly}{}{} AND {set} \
              RETURNING {ROW}, {durable} AS durable, txid_current()::text AS xid",
             self.sql(),
-            history.sets_here(),
-            history.holds_here(),
+            history.sets(),
+            history.holds(HISTORY),
             self.is_only()
         )
     }
@@ -161,7 +163,7 @@ impl Table {
     /// ceilings, lock timeout. Locks are taken in the order of the names. For a row that another transaction
     /// holds, only the name is returned.
     pub(super) fn reserve_many(&self, history: History) -> String {
-        let (table, sets, holds) = (self.sql(), history.sets(), history.holds());
+        let (table, sets, holds) = (self.sql(), history.sets(), history.holds(HISTORY));
         format!(
             "{}, asked AS (SELECT * FROM unnest($1::text[], $2::numeric[], $3::numeric[]) AS a(name, count, ceiling)), \
              locked AS (SELECT l.name, asked.count, asked.ceiling, session.durable \
@@ -173,7 +175,7 @@ impl Table {
              SELECT * FROM moved UNION ALL SELECT held.name::text, NULL, NULL, NULL, NULL, NULL, NULL, NULL, session.durable, NULL \
              FROM session, asked JOIN {table} AS held ON held.name = asked.name COLLATE \"C\" \
              WHERE NOT EXISTS (SELECT FROM locked WHERE locked.name = held.name)",
-            session(false, 4, &history.column())
+            session(false, 4)
         )
     }
 
@@ -184,7 +186,7 @@ impl Table {
             "{} INSERT INTO {} AS s ({}) SELECT $1, $2::numeric, NULLIF($3, '')::numeric, $4::numeric, $5::numeric, $6::bigint, \
              $7::bigint, {FORMAT}, {} FROM session ON CONFLICT (name) DO NOTHING \
              RETURNING {ROW}, (SELECT durable FROM session), txid_current()::text AS xid",
-            session(in_transaction, 8, &history.column()),
+            session(in_transaction, 8),
             self.sql(),
             COLUMNS.join(", "),
             history.value()
@@ -195,12 +197,12 @@ impl Table {
     /// next as read; new max, next and epoch; lock timeout. With `anew`, the caller decided where to
     /// continue, so the row moves to the current history.
     pub(super) fn replace(&self, history: History, anew: bool) -> String {
-        let sets = if anew { history.sets_anew() } else { "" };
+        let sets = if anew { history.sets_anew() } else { String::new() };
         format!(
             "{} UPDATE {} AS s SET max = $6::numeric, next = $7::numeric, epoch = $8::bigint{sets} FROM session \
              WHERE s.name = $1 AND s.incarnation = $2::bigint AND s.epoch = $3::bigint AND s.max = $4::numeric \
              AND s.next = $5::numeric AND s.format = {FORMAT} RETURNING {ROW}, {WRITTEN}",
-            session(false, 9, &history.column()),
+            session(false, 9),
             self.sql()
         )
     }
@@ -212,7 +214,7 @@ impl Table {
             "{} UPDATE {} AS s SET next = $6::numeric{} FROM session \
              WHERE s.name = $1 AND s.incarnation = $2::bigint AND s.epoch = $3::bigint AND s.next = $4::numeric \
              AND s.history = $5 AND s.format = {FORMAT} RETURNING {ROW}, {WRITTEN}",
-            session(in_transaction, 7, &history.column()),
+            session(in_transaction, 7),
             self.sql(),
             history.sets()
         )
@@ -226,9 +228,9 @@ impl Table {
             "{} UPDATE {} AS s SET next = $4::numeric FROM session \
              WHERE s.name = $1 AND s.incarnation = $2::bigint AND s.epoch = $3::bigint AND s.next = $5::numeric \
              AND s.start <= $4::numeric AND s.format = {FORMAT}{} RETURNING {ROW}, {WRITTEN}",
-            session(false, 6, &history.column()),
+            session(false, 6),
             self.sql(),
-            history.holds()
+            history.holds(HISTORY)
         )
     }
 
@@ -246,8 +248,8 @@ impl Table {
              WHERE s.name = locked.name AND s.incarnation = locked.incarnation AND s.epoch = locked.epoch \
              AND s.next = locked.past AND s.start <= locked.first AND s.format = {FORMAT}{} \
              RETURNING {ROW}, locked.durable, txid_current()::text AS xid",
-            session(false, 6, &history.column()),
-            history.holds()
+            session(false, 6),
+            history.holds(HISTORY)
         )
     }
 
@@ -260,7 +262,7 @@ impl Table {
         };
         format!(
             "{} DELETE FROM {} AS s USING session WHERE s.name = $1{identity} RETURNING {ROW}, {WRITTEN}",
-            session(false, timeout_at, ""),
+            session(false, timeout_at),
             self.sql()
         )
     }
@@ -309,7 +311,7 @@ impl Table {
              WHERE name = $1 AND format = {FORMAT} AND next + $2::bigint <= max + 1 \
              AND (s.history IS NULL OR s.history = server.history) RETURNING reserved_from::bigint",
             self.sql(),
-            published()
+            in_transaction(Failover::default()).value()
         )
     }
 
@@ -374,15 +376,13 @@ pub fn witness_ddl(schema: Option<&str>, table: &str) -> Result<String> {
 }
 
 /// The `session` part of a statement: sets and returns the durability of its commit and the lock
-/// timeout from this parameter, with `more` columns. The settings of a caller's transaction are not
+/// timeout from this parameter. The settings of a caller's transaction are not
 /// changed.
-pub(super) fn session(in_transaction: bool, parameter: usize, more: &str) -> String {
+pub(super) fn session(in_transaction: bool, parameter: usize) -> String {
     if in_transaction {
-        return format!("WITH session AS (SELECT 'on' AS durable, ${parameter}::text AS timeout{more})");
+        return format!("WITH session AS (SELECT 'on' AS durable, ${parameter}::text AS timeout)");
     }
-    format!(
-        "WITH session AS (SELECT {DURABLE}, set_config('lock_timeout', ${parameter}, true) AS timeout{more})"
-    )
+    format!("WITH session AS (SELECT {DURABLE}, set_config('lock_timeout', ${parameter}, true) AS timeout)")
 }
 
 /// Checks that a name has up to 63 ASCII letters, digits and `_`, and a valid start. `what` describes the

@@ -9,10 +9,11 @@ use idmill_kit::Mode;
 use idmill_kit::history::Failover;
 use parking_lot::Mutex;
 
-use super::history::History;
+use super::history::in_transaction;
 use super::*;
 use crate::{
-    Answer, Dialect, EngineError, Executor, Fault, InTransaction, Row, Statement, Timeout, Value, Witnesses,
+    Answer, Dialect, EngineError, Executor, Fault, InTransaction, Opening, Row, Statement, Timeout, Value,
+    Witnesses,
 };
 
 type Answered = Result<Vec<Row>, Fault>;
@@ -103,13 +104,21 @@ fn calls() -> Calls {
     Calls::unopened(Table::new(Some("app"), "t").unwrap())
 }
 
+fn opening(mode: Mode, keeps: Keeps, failover: Option<Failover>) -> Opening {
+    Opening { mode, keeps, failover, ..Opening::default() }
+}
+
 async fn calls_that_trust() -> Calls {
     let there =
         texts(&["public", "r", "name, next, reserved_from, start, max, incarnation, epoch, format, history"]);
     let table = Table::new(None, "t").unwrap();
-    Calls::open(&mut Session::of([Ok(told()), Ok(vec![there])]), table, Mode::ReadWrite, Keeps::Trust, None)
-        .await
-        .unwrap()
+    Calls::open(
+        &mut Session::of([Ok(told()), Ok(vec![there])]),
+        table,
+        opening(Mode::ReadWrite, Keeps::Trust, None),
+    )
+    .await
+    .unwrap()
 }
 
 fn range(grant: &Grant) -> (u64, u64) {
@@ -248,7 +257,8 @@ async fn table_is_created_once_if_the_mode_allows_it() {
     let there = || Ok(vec![texts(&["app", "r", columns])]);
     let open = async |answers: Vec<Answered>, mode| {
         let mut session = Session::of(answers);
-        let opened = Calls::open(&mut session, Table::new(None, "t").unwrap(), mode, Keeps::Disk, None).await;
+        let opened =
+            Calls::open(&mut session, Table::new(None, "t").unwrap(), opening(mode, Keeps::Disk, None)).await;
         let ddl = session.heard().iter().filter(|one| one.sql.starts_with("CREATE TABLE")).count();
         (opened.map(|calls| calls.table().sql()), ddl)
     };
@@ -294,7 +304,7 @@ async fn read_only_mode_sends_no_writes() {
     let there =
         texts(&["public", "r", "name, next, reserved_from, start, max, incarnation, epoch, format, history"]);
     let (mut session, table) = (Session::of([Ok(vec![there])]), Table::new(None, "t").unwrap());
-    let calls = Calls::open(&mut session, table, Mode::ReadOnly, Keeps::Disk, None).await.unwrap();
+    let calls = Calls::open(&mut session, table, opening(Mode::ReadOnly, Keeps::Disk, None)).await.unwrap();
     let denied = |error: Error| assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     denied(calls.reserve(&mut session, &request("s", 3)).await.unwrap_err());
     denied(calls.reserve_many(&session, &[request("s", 3)]).await.remove(0).unwrap_err());
@@ -343,7 +353,7 @@ fn row_of(was: &str, here: &str) -> Row {
 #[tokio::test]
 async fn row_of_another_history_is_adopted_once_if_unchanged() {
     let (was, here) = ("cluster 7, timeline 1", "cluster 7, timeline 2");
-    let of = |failover| Calls { history: History::in_transaction(failover), ..calls() };
+    let of = |failover| Calls { history: in_transaction(failover), ..calls() };
     let mut session = Session::of([Ok(vec![]), Ok(vec![row_of(was, here)])]);
     let error = of(Failover::Refuse).reserve(&mut session, &request("s", 3)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
@@ -377,8 +387,8 @@ async fn unreported_history_is_queried_once() {
             "name, next, reserved_from, start, max, incarnation, epoch, format, history",
         ])]);
         let mut session = Session::of(answers.into_iter().chain([there]));
-        Calls::open(&mut session, Table::new(None, "t").unwrap(), Mode::ReadWrite, Keeps::Trust, failover)
-            .await
+        let opening = opening(Mode::ReadWrite, Keeps::Trust, failover);
+        Calls::open(&mut session, Table::new(None, "t").unwrap(), opening).await
     };
     let (denied, missing) = (|| engine("42501"), || engine("0A000"));
     let sql = |calls: &Calls| calls.table.reserve(false, false, calls.history);

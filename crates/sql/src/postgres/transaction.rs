@@ -7,15 +7,13 @@ use idmill::{IdRange, Result};
 use idmill_kit::history::Failover;
 
 use super::calls::Calls;
-use super::history::History;
-use super::table::{DEFAULT_TABLE, Table};
+use super::history::in_transaction;
+use super::table::Table;
+use crate::Executor;
 use crate::transaction::{Draws, FailsOver};
-use crate::{Executor, Timeout};
 
 /// Uses a table without looking for it.
 impl Draws for Calls {
-    const DEFAULT_TABLE: &'static str = DEFAULT_TABLE;
-
     fn of_table(table: &str) -> Result<Self> {
         Table::new(None, table).map(Self::unopened)
     }
@@ -26,13 +24,13 @@ impl Draws for Calls {
     }
 
     async fn draw<E: Executor>(&self, executor: &mut E, request: &Reserve, floor: u64) -> Result<IdRange> {
-        Ok(self.reserve_with(executor, request, Some(floor), Timeout::Full).await?.range)
+        Ok(self.reserve_with(executor, request, Some(floor)).await?.range)
     }
 }
 
 impl FailsOver for Calls {
     fn failover(self, failover: Failover) -> Self {
-        Self { history: History::in_transaction(failover), reserves: Arc::default(), ..self }
+        Self { history: in_transaction(failover), reserves: Arc::default(), ..self }
     }
 }
 

@@ -9,36 +9,61 @@ use idmill_kit::{Mode, decide};
 
 use super::classify::is_missing_table;
 use super::session::{Session, in_transaction};
-use super::table::{DEFAULT_TABLE, Table};
-use crate::{Answer, Dialect, Draws, Executor, Fault, Statement};
+use super::table::Table;
+use crate::{Answer, Batches, Dialect, Draws, Executor, Fault, Statement};
+
+/// Runs a block in a transaction, which commits if the outcome is `Ok`.
+macro_rules! within {
+    ($session:ident, $block:block) => {{
+        $session.begin().await?;
+        let outcome = async $block.await;
+        $session.end(outcome).await
+    }};
+}
 
 /// The calls of a store. Each call that writes is one transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls(pub Mode);
 
-impl<E: Executor + Send> Dialect<Session<E>> for Calls {
-    const CAPABILITIES: Capabilities =
-        Capabilities::new(Durability::Disk).batches(true).shared(true).gives_back(true).records(true);
-
-    async fn reserve(&self, session: &mut Session<E>, request: &Reserve) -> Result<Grant> {
-        let mut grants = self.reserve_many(session, std::slice::from_ref(request)).await?;
-        grants.pop().expect("one outcome for each request")
+impl Calls {
+    /// Returns the capabilities of a store.
+    pub fn capabilities(&self) -> Capabilities {
+        Capabilities::new(Durability::Disk).batches(true).shared(true).gives_back(true).records(true)
     }
+}
 
+impl<E: Executor + Send> Batches<Session<E>> for Calls {
     async fn reserve_many(
         &self,
         session: &mut Session<E>,
         requests: &[Reserve],
     ) -> Result<Vec<Result<Grant>>> {
-        session.begin().await?;
-        let mut grants = Vec::with_capacity(requests.len());
-        for request in requests {
-            match reserve(&mut session.db, &session.table, request, None).await {
-                Ok(grant) => grants.push(grant),
-                Err(fault) => return session.end(Err(in_transaction(fault))).await,
+        within!(session, {
+            let mut grants = Vec::with_capacity(requests.len());
+            for request in requests {
+                let grant = reserve(&mut session.db, &session.table, request, None).await;
+                grants.push(grant.map_err(in_transaction)?);
             }
-        }
-        session.end(Ok(grants)).await
+            Ok(grants)
+        })
+    }
+
+    /// In one transaction, which waits for the disk once.
+    async fn give_back_many(&self, session: &mut Session<E>, backs: &[GiveBack]) -> Result<Vec<bool>> {
+        within!(session, {
+            let mut taken = Vec::with_capacity(backs.len());
+            for back in backs {
+                taken.push(session.take_back(back).await?);
+            }
+            Ok(taken)
+        })
+    }
+}
+
+impl<E: Executor + Send> Dialect<Session<E>> for Calls {
+    async fn reserve(&self, session: &mut Session<E>, request: &Reserve) -> Result<Grant> {
+        let mut grants = self.reserve_many(session, std::slice::from_ref(request)).await?;
+        grants.pop().expect("one outcome for each request")
     }
 
     async fn server(&self, _: &mut Session<E>) -> Result<Option<String>> {
@@ -50,35 +75,19 @@ impl<E: Executor + Send> Dialect<Session<E>> for Calls {
         Ok(taken == [true])
     }
 
-    /// In one transaction, which waits for the disk once.
-    async fn give_back_many(&self, session: &mut Session<E>, backs: &[GiveBack]) -> Result<Vec<bool>> {
-        session.begin().await?;
-        let mut taken = Vec::with_capacity(backs.len());
-        for back in backs {
-            match session.take_back(back).await {
-                Ok(is_taken) => taken.push(is_taken),
-                Err(error) => return session.end(Err(error)).await,
-            }
-        }
-        session.end(Ok(taken)).await
-    }
-
     async fn create(
         &self,
         session: &mut Session<E>,
         name: &SequenceName,
         bounds: Bounds,
     ) -> Result<SequenceInfo> {
-        session.begin().await?;
-        let outcome = async {
+        within!(session, {
             if session.stored(name).await?.is_some() {
                 return Err(already_exists(name));
             }
             let info = SequenceInfo::new(name.clone(), bounds);
             session.write(session.table.insert(&info)).await.map(|()| info)
-        };
-        let outcome = outcome.await;
-        session.end(outcome).await
+        })
     }
 
     async fn inspect(&self, session: &mut Session<E>, name: &SequenceName) -> Result<Option<SequenceInfo>> {
@@ -99,14 +108,11 @@ impl<E: Executor + Send> Dialect<Session<E>> for Calls {
         name: &SequenceName,
         change: Change,
     ) -> Result<SequenceInfo> {
-        session.begin().await?;
-        let outcome = async {
+        within!(session, {
             let mut info = session.stored(name).await?.ok_or_else(|| not_found(name))?;
             info.apply(&change)?;
             session.write(session.table.update(&info)).await.map(|()| info)
-        };
-        let outcome = outcome.await;
-        session.end(outcome).await
+        })
     }
 
     async fn remove(
@@ -115,17 +121,14 @@ impl<E: Executor + Send> Dialect<Session<E>> for Calls {
         name: &SequenceName,
         expected: Option<Identity>,
     ) -> Result<bool> {
-        session.begin().await?;
-        let outcome = async {
+        within!(session, {
             // Without an expected identity, a row that cannot be read is removed too.
             if expected.is_some() {
                 session.stored(name).await?.map_or(Ok(()), |stored| stored.check_identity(expected))?;
             }
             let removed = session.db.execute(session.table.delete(name)).await;
             removed.map(|answer| answer.changed > 0).map_err(in_transaction)
-        };
-        let outcome = outcome.await;
-        session.end(outcome).await
+        })
     }
 }
 
@@ -153,8 +156,6 @@ impl<E: Executor> Session<E> {
 /// A draw takes the write lock first. A deferred transaction that has already read fails here if others have
 /// written since.
 impl Draws for Table {
-    const DEFAULT_TABLE: &'static str = DEFAULT_TABLE;
-
     fn of_table(table: &str) -> Result<Self> {
         Self::new(table)
     }

@@ -42,10 +42,11 @@ mod rows;
 mod session;
 mod table;
 
+pub use crate::transaction::DEFAULT_TABLE;
 pub use calls::Calls;
 pub use classify::{classify, commit_failed, failed, passes};
 pub use durable::{make_durable, verify_durable};
 pub use file::Files;
 pub use largest::largest;
 pub use session::{Session, Settings};
-pub use table::{DEFAULT_TABLE, NAME, Table};
+pub use table::{NAME, Table};

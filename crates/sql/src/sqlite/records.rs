@@ -7,16 +7,13 @@ use idmill_kit::Mode;
 use super::calls::Calls;
 use super::rows::{columns, cursor};
 use super::session::{Session, in_transaction};
-use super::table::{LONGEST_NAME, Table, columns_of, in_main, select_page};
+use super::table::{LONGEST_NAME, Table, select_page};
 use crate::rows::{legible, page_of};
 use crate::witness::{self, COLUMNS};
 use crate::{Answer, Executor, Row, Statement, Witnesses};
 
 /// The column of a page's row that has the name as bytes.
 const NAME_AS_BYTES: usize = 2;
-
-/// The table of the records.
-struct Witness(String);
 
 impl Table {
     /// Returns the statement that creates the table of the records unless it exists. A store with `mode=rwc`
@@ -25,20 +22,15 @@ impl Table {
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if that table's name would be too long.
     pub fn witness_ddl(&self) -> Result<String> {
-        Ok(self.witness()?.ddl())
+        Ok(self.witness()?.records_ddl())
     }
 
-    fn witness(&self) -> Result<Witness> {
-        witness::name_beside(self.name(), LONGEST_NAME).map(Witness)
-    }
-}
-
-impl Witness {
-    fn sql(&self) -> String {
-        in_main(&self.0)
+    /// The table of the records.
+    fn witness(&self) -> Result<Self> {
+        witness::name_beside(self.name(), LONGEST_NAME).map(|name| Self(name.into()))
     }
 
-    fn ddl(&self) -> String {
+    fn records_ddl(&self) -> String {
         format!(
             "CREATE TABLE IF NOT EXISTS {} (
   name TEXT NOT NULL PRIMARY KEY CHECK (typeof(name) = 'text'),
@@ -49,7 +41,7 @@ impl Witness {
     }
 
     /// Returns whether the table exists, or an error if it has other columns.
-    fn is_there(&self, answer: &Answer) -> Result<bool> {
+    fn has_records(&self, answer: &Answer) -> Result<bool> {
         let columns = columns(answer);
         if columns.is_empty() || columns == COLUMNS.join(", ") {
             return Ok(!columns.is_empty());
@@ -57,12 +49,12 @@ impl Witness {
         Err(witness::not_ours(&self.sql(), &columns))
     }
 
-    fn select(&self, name: &SequenceName) -> Statement<'static> {
+    fn select_record(&self, name: &SequenceName) -> Statement<'static> {
         let sql = format!("SELECT name, record FROM {} WHERE name = ?1", self.sql());
         Statement::read(sql, [name.as_str().into()])
     }
 
-    fn write(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Statement<'static> {
+    fn write_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Statement<'static> {
         let table = self.sql();
         let mut values = vec![name.as_str().into(), wanted.into()];
         let Some(seen) = seen else {
@@ -72,7 +64,7 @@ impl Witness {
         Statement::write(format!("UPDATE {table} SET record = ?2 WHERE name = ?1 AND record = ?3"), values)
     }
 
-    fn decode(&self, row: &Row) -> Result<String> {
+    fn decode_record(&self, row: &Row) -> Result<String> {
         witness::record(&self.sql(), &legible(row, 0), row.text(0).and(row.text(1)))
     }
 }
@@ -80,8 +72,8 @@ impl Witness {
 impl<E: Executor + Send> Witnesses<Session<E>> for Calls {
     async fn record(&self, session: &mut Session<E>, name: &SequenceName) -> Result<Option<String>> {
         let Some(witness) = session.witness().await? else { return Ok(None) };
-        let answer = session.read(witness.select(name)).await?;
-        answer.rows.first().map(|row| witness.decode(row)).transpose()
+        let answer = session.read(witness.select_record(name)).await?;
+        answer.rows.first().map(|row| witness.decode_record(row)).transpose()
     }
 
     async fn swap_record(
@@ -100,32 +92,32 @@ impl<E: Executor + Send> Witnesses<Session<E>> for Calls {
     async fn list_records(&self, session: &mut Session<E>, page: &Page) -> Result<Records> {
         let Some(witness) = session.witness().await? else { return Ok(Records::default()) };
         let answer = session.read(select_page(&witness.sql(), &COLUMNS.join(", "), page)?).await?;
-        let (name, decode) = (|row: &Row| cursor(row, NAME_AS_BYTES), |row: &Row| witness.decode(row));
+        let (name, decode) = (|row: &Row| cursor(row, NAME_AS_BYTES), |row: &Row| witness.decode_record(row));
         Ok(page_of(page, &answer.rows, name, decode))
     }
 }
 
 impl<E: Executor> Session<E> {
     /// Returns the table of the records if it exists.
-    async fn witness(&mut self) -> Result<Option<Witness>> {
+    async fn witness(&mut self) -> Result<Option<Table>> {
         let witness = self.table.witness()?;
         self.check().await?;
-        let columns = self.read(columns_of(&witness.0)).await?;
-        Ok(witness.is_there(&columns)?.then_some(witness))
+        let columns = self.read(witness.columns()).await?;
+        Ok(witness.has_records(&columns)?.then_some(witness))
     }
 
     async fn try_swap_record(
         &mut self,
-        witness: &Witness,
+        witness: &Table,
         name: &SequenceName,
         (seen, wanted): (Option<&str>, &str),
         mode: Mode,
     ) -> Result<bool> {
-        let columns = self.db.execute(columns_of(&witness.0)).await.map_err(in_transaction)?;
-        let is_there = witness.is_there(&columns)?;
+        let columns = self.db.execute(witness.columns()).await.map_err(in_transaction)?;
+        let is_there = witness.has_records(&columns)?;
         let stored = if is_there {
-            let found = self.db.execute(witness.select(name)).await.map_err(in_transaction)?;
-            found.rows.first().map(|row| witness.decode(row)).transpose()?
+            let found = self.db.execute(witness.select_record(name)).await.map_err(in_transaction)?;
+            found.rows.first().map(|row| witness.decode_record(row)).transpose()?
         } else {
             None
         };
@@ -135,14 +127,14 @@ impl<E: Executor> Session<E> {
         if !is_there {
             self.create_witness(witness, mode).await?;
         }
-        self.write(witness.write(name, seen, wanted)).await.map(|()| true)
+        self.write(witness.write_record(name, seen, wanted)).await.map(|()| true)
     }
 
-    async fn create_witness(&mut self, witness: &Witness, mode: Mode) -> Result<()> {
+    async fn create_witness(&mut self, witness: &Table, mode: Mode) -> Result<()> {
         if mode != Mode::Create {
-            return Err(witness::never_made(&witness.sql(), &witness.ddl()));
+            return Err(witness::never_made(&witness.sql(), &witness.records_ddl()));
         }
-        let created = self.db.execute(Statement::write(witness.ddl(), []).once()).await;
+        let created = self.db.execute(Statement::write(witness.records_ddl(), []).once()).await;
         created.map(drop).map_err(in_transaction)
     }
 }

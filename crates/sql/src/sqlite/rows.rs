@@ -3,12 +3,13 @@
 //! An id is stored as the signed integer of the same 64 bits. The `sqlite3` shell shows values below 2^63
 //! unchanged, and larger ones minus 2^64 (`u64::MAX` is -1). SQL neither compares nor adds ids.
 
+use idmill::Result;
 use idmill::store::{Cursor, Listing, Page, SequenceInfo};
-use idmill::{Error, ErrorKind, Result};
 use idmill_kit::paging;
 
 use super::table::{COLUMNS, Table};
 use crate::rows::{Stored, legible, listing};
+use crate::witness::other_columns;
 use crate::{Answer, Row, Value};
 
 /// The column of a page's row that has the name as bytes.
@@ -18,8 +19,8 @@ impl Table {
     /// Decodes a row as a sequence.
     ///
     /// # Errors
-    /// [`StoreViolation`](ErrorKind::StoreViolation) for an invalid row;
-    /// [`Unsupported`](ErrorKind::Unsupported) for a row of another version.
+    /// [`StoreViolation`](idmill::ErrorKind::StoreViolation) for an invalid row;
+    /// [`Unsupported`](idmill::ErrorKind::Unsupported) for a row of another version.
     pub fn decode(&self, row: &Row) -> Result<SequenceInfo> {
         let number = |column| match row.get(column) {
             Value::Integer(stored) if (1..4).contains(&column) => Some(decode_u64(*stored).into()),
@@ -45,12 +46,7 @@ impl Table {
         if columns.is_empty() || columns == COLUMNS {
             return Ok(!columns.is_empty());
         }
-        let message = format!(
-            "the table `{}` has other columns: {columns}; name another table with `table=NAME` \
-             (`table(NAME)` in code)",
-            self.name()
-        );
-        Err(Error::new(ErrorKind::Conflict, message))
+        Err(other_columns(self.name(), &columns))
     }
 }
 
@@ -76,8 +72,8 @@ fn decode_u64(stored: i64) -> u64 {
 mod tests {
     use proptest::prelude::*;
 
-    use idmill::SequenceName;
     use idmill::store::{Bounds, Identity};
+    use idmill::{ErrorKind, SequenceName};
 
     use super::super::table::encode;
     use super::*;

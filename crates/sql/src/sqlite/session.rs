@@ -344,7 +344,7 @@ mod tests {
 
     use super::super::Calls;
     use super::*;
-    use crate::{Dialect, EngineError, InTransaction, Row};
+    use crate::{Batches, Dialect, EngineError, InTransaction, Row};
 
     /// An executor that answers like an engine whose table has no rows. It fails the listed
     /// statements, or never answers them.

@@ -9,8 +9,6 @@ use crate::column::{is_plain, no_name};
 use crate::rows::FORMAT;
 use crate::{Statement, Value};
 
-/// The default table of sequences.
-pub const DEFAULT_TABLE: &str = "idmill_sequences";
 /// The option for the name of a table.
 pub const NAME: Kind = text("NAME", RULE, is_name);
 const RULE: &str = "up to 63 ASCII letters, digits and _, not beginning with a digit or `sqlite_`";
@@ -21,7 +19,7 @@ pub(super) const COLUMNS: &str = "name, next, start, max, incarnation, epoch, fo
 
 /// The name of a table. It was checked, since it becomes part of the SQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Table(Box<str>);
+pub struct Table(pub(super) Box<str>);
 
 impl Table {
     /// Names a table: up to 63 ASCII letters, digits and `_`.
@@ -39,8 +37,8 @@ impl Table {
 
     /// Names the table in the main database, so that a temporary table of the caller cannot shadow
     /// it.
-    fn sql(&self) -> String {
-        in_main(&self.0)
+    pub(super) fn sql(&self) -> String {
+        format!("main.\"{}\"", self.0)
     }
 
     /// Returns the statement that creates the table unless it exists. A crash leaves no partial table, since
@@ -66,7 +64,7 @@ impl Table {
 
     /// Reads the names of the columns; no rows if there is no such table.
     pub(super) fn columns(&self) -> Statement<'static> {
-        columns_of(self.name())
+        Statement::read("SELECT name FROM pragma_table_info(?1, 'main')", [self.name().into()]).once()
     }
 
     /// Takes the write lock without writing, so that rows read next cannot change before they are
@@ -142,15 +140,6 @@ impl Table {
 /// Encodes a number as it is stored.
 pub(super) fn encode(value: u64) -> Value {
     Value::Integer(value.cast_signed())
-}
-
-pub(super) fn in_main(table: &str) -> String {
-    format!("main.\"{table}\"")
-}
-
-/// Reads the names of a table's columns; no rows if there is no such table.
-pub(super) fn columns_of(table: &str) -> Statement<'static> {
-    Statement::read("SELECT name FROM pragma_table_info(?1, 'main')", [table.into()]).once()
 }
 
 /// Reads a page of a table: these columns, then the name as bytes.

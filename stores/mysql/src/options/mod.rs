@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use idmill::store::StoreFuture;
 use idmill::{Error, Result, SequenceName};
-use idmill_kit::history::{FAILOVER, Failover};
-use idmill_kit::options::{Options as _, TIMEOUT, Tls, words};
+use idmill_kit::history::Failover;
+use idmill_kit::options::{Options as _, Tls};
 use idmill_kit::{Address, Authority, CONNECT_TIMEOUT, ColumnPath, Largest, Mode, Target, query, refuse};
 use idmill_sql::Asked;
-use idmill_sql::mysql::{DEFAULT_TABLE, NAME, Table, end_reads_after, largest, refused};
+use idmill_sql::mysql::{Table, end_reads_after, largest, refused};
 
 use super::MysqlStore;
 
@@ -18,7 +18,7 @@ const PORT: u16 = 3306;
 /// MySQL's limit for names.
 const LONGEST_DATABASE: usize = 64;
 
-idmill_kit::options! {
+idmill_sql::options! {
     /// The location of a MySQL or MariaDB server, and how to reach it. Creating options opens no connection.
     ///
     /// As a URL: `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro|rw|rwc&timeout=10s`;
@@ -44,16 +44,8 @@ idmill_kit::options! {
         pub tls: Tls,
     }
 
-    /// The table. Each table is a separate namespace.
-    pub table: String = DEFAULT_TABLE in NAME;
-    /// How the table is opened.
-    pub mode: Mode = "rwc" in words::<Mode>();
-    /// What happens to a sequence that another server wrote last. Default: `refuse`, or `allow` if the binary
-    /// log has `binlog_format=STATEMENT`.
-    pub failover: Option<Failover> = "" in FAILOVER;
-    /// How long one statement may take before its outcome is unknown, and how long connecting may take. The
-    /// server stops waiting for a lock after half of this timeout, in whole seconds, at least 1 s.
-    pub timeout: Duration = "10s" in TIMEOUT;
+    sql table in mysql;
+    sql opening in mysql;
 
     use tls as |entry| entry.among(&["tls", "ca"]);
 }

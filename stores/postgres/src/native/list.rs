@@ -26,7 +26,7 @@ impl NativeSequences {
             page.prefix.as_str().into(),
             paging::limit(page).to_string().into(),
         ];
-        let rows = self.sessions.run(&Statement::read(NAMES, values)).await;
+        let rows = self.sessions.run(Statement::read(NAMES, values)).await;
         let rows = rows.map_err(|fault| failed(fault, Asked::Read))?;
         let mut listing = Listing::default();
         let mut readable = Vec::with_capacity(rows.len());
@@ -54,7 +54,7 @@ impl NativeSequences {
     async fn list_these(&self, some: &[(String, SequenceName)], listing: &mut Listing) -> Result<()> {
         let select = |(sql, name): &(String, SequenceName)| format!("({})", see_sql(sql, name));
         let selects: Vec<_> = some.iter().map(select).collect();
-        let together = self.sessions.run(&Statement::read(selects.join(" UNION ALL "), [])).await;
+        let together = self.sessions.run(Statement::read(selects.join(" UNION ALL "), [])).await;
         let rows = together.unwrap_or_default();
         for row in &rows {
             add(listing, text(row, 0), NativeState::read(row, self.values).and_then(|seen| seen.info()));

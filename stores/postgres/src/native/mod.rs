@@ -35,10 +35,10 @@ use idmill_sql::postgres::native::{
     flush_sql, see_sql, set_sql,
 };
 use idmill_sql::postgres::{
-    DATA_CORRUPTED, Lookup, SEQUENCE_LIMIT, TRIES, UNDEFINED_TABLE, crowded, failed, look, must_be_durable,
-    must_sync, not_created, quoted, server,
+    DATA_CORRUPTED, Lookup, SEQUENCE_LIMIT, TRIES, UNDEFINED_TABLE, crowded, failed, look, must_sync,
+    not_created, quoted, server,
 };
-use idmill_sql::{Asked, Row, Statement, Timeout, Value};
+use idmill_sql::{Asked, Fault, Statement, Timeout, Value};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::session::Sessions;
@@ -98,8 +98,15 @@ struct SequenceCache {
 
 impl PostgresOptions {
     pub(super) async fn open_native(&self) -> Result<NativeSequences> {
-        let schema = self.schema_name();
-        NativeSequences::over(self.sessions()?, schema, self.increment, self.values, self.mode).await
+        let (sessions, schema) = (self.sessions()?, self.schema_name());
+        if self.mode != Mode::ReadOnly {
+            must_sync(&mut &sessions, self.keeps).await?;
+        }
+        // Checks that the schema exists, even if it has no sequences.
+        look(&mut &sessions, schema, "").await?;
+        let (schema, increment, values, mode) =
+            (schema.map(Into::into), self.increment, self.values, self.mode);
+        Ok(NativeSequences { sessions, schema, increment, values, mode, kept: Arc::default() })
     }
 }
 
@@ -123,22 +130,6 @@ impl NativeSequences {
         options.open_native().await.map_err(|error| error.during(Operation::Connect))
     }
 
-    pub(super) async fn over(
-        sessions: Sessions,
-        schema: Option<&str>,
-        increment: u64,
-        values: Option<Values>,
-        mode: Mode,
-    ) -> Result<Self> {
-        if mode != Mode::ReadOnly {
-            must_sync(&mut sessions.clone(), sessions.keeps()).await?;
-        }
-        // Checks that the schema exists, even if it has no sequences.
-        look(&mut sessions.clone(), schema, "").await?;
-        let schema = schema.map(Into::into);
-        Ok(Self { sessions, schema, increment, values, mode, kept: Arc::default() })
-    }
-
     /// Returns the sequence as SQL names it, in its schema or in the schema where it would be
     /// created.
     async fn sql(&self, name: &str) -> Result<String> {
@@ -151,7 +142,7 @@ impl NativeSequences {
         }
         let schema = match &self.schema {
             Some(schema) => schema.to_string(),
-            None => match look(&mut self.sessions.clone(), None, name).await? {
+            None => match look(&mut &self.sessions, None, name).await? {
                 Lookup::There(found) => found.schema,
                 Lookup::Nowhere { schema } => schema,
             },
@@ -226,24 +217,22 @@ impl NativeSequences {
         let values = request.count.max(1).div_ceil(increment).min(MOST_VALUES);
         let sql = draw_sql(&kept.sql);
         let asked = [values.to_string().into(), Value::Timeout, request.ceiling.to_string().into()];
-        let (rows, fault) =
-            self.sessions.run_some(&Statement::write(sql, asked).durable_at(DRAWN_DURABLE_AT)).await;
-        match fault {
-            None => {}
+        let rows = match self.sessions.run(Statement::write(sql, asked).durable_at(DRAWN_DURABLE_AT)).await {
+            Ok(rows) => rows,
             // Other clients drew the last values in the meantime. The values drawn before the error
             // can be used once they are durable.
-            Some(fault) if fault.code() == Some(SEQUENCE_LIMIT) => self.flush().await?,
+            Err(Fault::Engine(error)) if error.code == SEQUENCE_LIMIT => {
+                self.flush().await?;
+                error.rows
+            }
             // The sequence was dropped or restarted. If the sequence's data are damaged, the next read
             // reports the damage.
-            Some(fault) if matches!(fault.code(), Some(UNDEFINED_TABLE | DATA_CORRUPTED)) => {
+            Err(fault) if matches!(fault.code(), Some(UNDEFINED_TABLE | DATA_CORRUPTED)) => {
                 kept.forget();
                 return Ok(true);
             }
-            Some(fault) => return Err(failed(fault, Asked::Write)),
-        }
-        for row in &rows {
-            self.must_be_durable(row, DRAWN_DURABLE_AT)?;
-        }
+            Err(fault) => return Err(failed(fault, Asked::Write)),
+        };
         for row in &rows {
             kept.add(&NativeState::read(row, self.values)?)?;
         }
@@ -252,14 +241,9 @@ impl NativeSequences {
 
     /// Waits until everything that the server has written so far is as durable as a commit.
     async fn flush(&self) -> Result<()> {
-        let rows = self.sessions.run(&Statement::write(flush_sql(), []).durable_at(FLUSHED_DURABLE_AT)).await;
-        let rows = rows.map_err(|fault| failed(fault, Asked::Write))?;
-        rows.iter().try_for_each(|row| self.must_be_durable(row, FLUSHED_DURABLE_AT))
-    }
-
-    /// Checks the durability that the row reports in this column.
-    fn must_be_durable(&self, row: &Row, column: usize) -> Result<()> {
-        must_be_durable(row.text(column).unwrap_or_default(), self.sessions.keeps())
+        let flushed =
+            self.sessions.run(Statement::write(flush_sql(), []).durable_at(FLUSHED_DURABLE_AT)).await;
+        flushed.map(drop).map_err(|fault| failed(fault, Asked::Write))
     }
 
     async fn try_see(&self, name: &SequenceName) -> Result<Option<NativeState>> {
@@ -270,7 +254,7 @@ impl NativeSequences {
         let sql = see_sql(sql, name);
         let mut last = None;
         for _ in 0..TRIES {
-            match self.sessions.run(&Statement::read(&sql, [])).await {
+            match self.sessions.run(Statement::read(&sql, [])).await {
                 Ok(rows) => {
                     if let Some(row) = rows.first() {
                         return NativeState::read(row, self.values).map(Some);
@@ -303,9 +287,9 @@ impl NativeSequences {
         count: u64,
     ) -> Result<(SequenceInfo, Option<u64>)> {
         self.mode.must_write()?;
-        qualified::must_not_be(&mut self.sessions.clone(), name).await?;
+        qualified::must_not_be(&mut &self.sessions, name).await?;
         // This batch returns no rows with the durability settings, so check them first.
-        must_sync(&mut self.sessions.clone(), self.sessions.keeps()).await?;
+        must_sync(&mut &self.sessions, self.sessions.keeps()).await?;
         let (increment, told, identity) = (self.increment, self.values, Identity::fresh());
         let creation = Creation { increment, bounds, told, identity, count };
         let (create, taken) = creation.sql(&self.sql(name).await?, &self.lock_timeout())?;
@@ -322,7 +306,7 @@ impl NativeSequences {
         if let Some(max) = change.max.filter(|max| *max > LARGEST) {
             return Err(too_large("max", max));
         }
-        must_sync(&mut self.sessions.clone(), self.sessions.keeps()).await?;
+        must_sync(&mut &self.sessions, self.sessions.keeps()).await?;
         let kept = self.kept(name);
         let mut kept = kept.lock().await;
         let sql = self.sql(name).await?;
@@ -348,7 +332,7 @@ impl NativeSequences {
     }
 
     async fn try_server(&self) -> Result<Option<String>> {
-        server(&mut self.sessions.clone()).await
+        server(&mut &self.sessions).await
     }
 
     async fn try_remove(&self, name: &SequenceName, expected: Option<Identity>) -> Result<bool> {

@@ -1,6 +1,8 @@
 //! Builds the driver's configuration and the sessions from the options.
 
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use idmill::{Error, Operation, Result};
@@ -11,7 +13,7 @@ use tokio_postgres::{Client, Config};
 
 use super::{Binding, PostgresOptions, SslMode, Storage, TargetSession};
 use crate::PostgresStore;
-use crate::session::{Sessions, client, connecting};
+use crate::session::{Sessions, Source, client};
 use crate::tls::connector;
 
 /// The host of a URL without one, as in libpq: the directory of the server's socket on this machine.
@@ -94,8 +96,9 @@ impl PostgresOptions {
         }
         let identity = [self.ssl_cert.as_deref(), self.ssl_key.as_deref()];
         let tls = connector(self.ssl_mode, self.ssl_root.as_deref(), identity)?;
-        let place = Self::servers(&config);
-        Ok(connecting(config, tls, place, self.timeout, self.keeps))
+        let (place, keeping) = (Self::servers(&config), Arc::new(AtomicBool::new(true)));
+        let source = Source::Connect { config: Box::new(config), tls, place, keeping };
+        Ok(Sessions::new(source, self.timeout, self.keeps))
     }
 
     pub(crate) async fn open(&self) -> Result<PostgresStore> {
@@ -110,7 +113,7 @@ impl PostgresOptions {
                     "the options have sequences=native; open them with `NativeSequences::open` or `connect`";
                 return Err(refuse(message));
             }
-            PostgresStore::over(sessions?, self.checked_table()?, self.mode, self.failover).await
+            PostgresStore::over(sessions?, self.checked_table()?, self.opening()).await
         };
         opening.await.map_err(|error| error.during(Operation::Connect))
     }

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use idmill::store::{Store, StoreFuture};
 use idmill::{Error, Operation, Result, SequenceName};
-use idmill_kit::history::{FAILOVER, Failover};
-use idmill_kit::options::{FILE, Kind, Options as _, TIMEOUT, Word, text, whole, words};
+use idmill_kit::history::Failover;
+use idmill_kit::options::{FILE, Kind, Options as _, Word, text, whole, words};
 use idmill_kit::{Authority, CONNECT_TIMEOUT, ColumnPath, Largest, Mode, Target, query, refuse};
 use idmill_sql::postgres::native::Values;
-use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, NAME, Table, largest, lookalikes, refused};
+use idmill_sql::postgres::{Keeps, NAME, Table, largest, lookalikes, refused};
 use tokio_postgres::Config;
 
 use super::session::to_scan;
@@ -68,7 +68,7 @@ impl Word for Binding {
         &[(Self::Disable, "disable", ""), (Self::Prefer, "prefer", ""), (Self::Require, "require", "")];
 }
 
-idmill_kit::options! {
+idmill_sql::options! {
     /// The location of sequences in a PostgreSQL database, and how to reach it. Creating options opens no
     /// connection.
     ///
@@ -97,8 +97,7 @@ idmill_kit::options! {
         pub database: String,
     }
 
-    /// The table. Each table is a separate namespace.
-    pub table: String = DEFAULT_TABLE in NAME;
+    sql table in postgres;
     /// The schema of the table or the sequences. Default: they are looked up on the `search_path`.
     ///
     /// By default, missing tables and sequences are created in the first schema of the `search_path`.
@@ -115,18 +114,7 @@ idmill_kit::options! {
     /// Sequences that idmill creates have [`Values::Last`] unless this option is set. A store with another
     /// value then rejects them.
     pub values: Option<Values> = "" in words::<Values>();
-    /// How the table is opened.
-    pub mode: Mode = "rwc" in words::<Mode>();
-    /// How grants survive a crash.
-    pub keeps ("durability"): Keeps = "disk" in words::<Keeps>();
-    /// What happens to a sequence that another cluster or timeline wrote last. Default: `refuse`, or `allow`
-    /// if the server does not report its cluster.
-    ///
-    /// It cannot be combined with `sequences=native`.
-    pub failover: Option<Failover> = "" in FAILOVER;
-    /// How long a statement may take before its outcome is unknown. Waiting for a lock, or for a connection,
-    /// is limited to half of the timeout.
-    pub timeout: Duration = "10s" in TIMEOUT;
+    sql opening in postgres;
     /// As in PostgreSQL.
     pub ssl_mode ("sslmode"): SslMode = "prefer" in words::<SslMode>();
     /// With `verify-full`: a file of root certificates to trust, instead of the system's.
@@ -224,8 +212,8 @@ impl Target for PostgresOptions {
     fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
         Box::pin(async {
             let limit = self.timeout.min(CONNECT_TIMEOUT);
-            let mut sessions = to_scan(&self.sessions()?, limit).await?;
-            largest(&mut sessions, column).await
+            let sessions = to_scan(&self.sessions()?, limit).await?;
+            largest(&mut &sessions, column).await
         })
     }
 
@@ -236,7 +224,7 @@ impl Target for PostgresOptions {
             if !refuses || matches!(self.sequences, Storage::Native) {
                 return Ok(Vec::new());
             }
-            refused(&mut self.sessions()?, self.checked_table()?).await
+            refused(&mut &self.sessions()?, self.checked_table()?).await
         })
     }
 
@@ -246,7 +234,7 @@ impl Target for PostgresOptions {
             if self.schema.is_some() || matches!(self.sequences, Storage::Native) {
                 return Ok(None);
             }
-            let schemas = lookalikes(&mut self.sessions()?, &self.table).await?;
+            let schemas = lookalikes(&mut &self.sessions()?, &self.table).await?;
             let table = &self.table;
             Ok(schemas
                 .map(|schemas| format!("{table:?} is also in schemas outside the search_path: {schemas}")))

@@ -2,6 +2,8 @@
 
 mod table;
 
+use idmill::store::Store as _;
+
 use super::*;
 
 #[tokio::test]

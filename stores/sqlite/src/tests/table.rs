@@ -3,11 +3,12 @@
 use idmill::store::{Bounds, Identity, Page, SequenceInfo};
 use idmill::{ErrorKind, SequenceName};
 use idmill_sql::sqlite::Table;
-use idmill_sql::{Answer, Executor, InTransaction, Statement, at_once};
+use idmill_sql::{Answer, Executor, Statement, at_once};
 use proptest::prelude::*;
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::executor::{Callers, Own};
+use crate::InTransaction;
+use crate::executor::Own;
 
 fn table() -> (Own, Table) {
     let (db, table) = (Connection::open_in_memory().unwrap(), Table::new("t").unwrap());
@@ -85,9 +86,9 @@ fn table_constraints_reject_invalid_rows() {
 #[test]
 fn a_silent_trigger_is_noticed() {
     let (Own(mut db), table) = table();
-    let ids = InTransaction::<u64, Table>::new("s").unwrap().table(table.name()).unwrap();
+    let ids = InTransaction::<u64>::new("s").unwrap().table(table.name()).unwrap();
     let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
-    let reserve = || at_once(ids.draw(&mut Callers(&transaction), 5));
+    let reserve = || ids.reserve(&transaction, 5);
     reserve().unwrap();
     transaction
         .execute_batch("CREATE TRIGGER no BEFORE UPDATE ON t BEGIN SELECT RAISE(IGNORE); END")
