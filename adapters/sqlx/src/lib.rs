@@ -8,6 +8,8 @@
 
 mod error;
 mod ids;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "sqlite")]
@@ -22,7 +24,7 @@ pub use idmill_kit::history::Failover;
 pub use sqlx as driver;
 
 /// Checks that the connection is in a transaction that sqlx began.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 fn must_be_inside(connection: &impl sqlx::Connection) -> Result<(), idmill_sql::Fault> {
     if connection.is_in_transaction() {
         return Ok(());

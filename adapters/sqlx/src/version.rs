@@ -9,6 +9,16 @@ macro_rules! __buffer {
     };
 }
 
+#[cfg(feature = "mysql")]
+pub(crate) mod mysql {
+    use sqlx::{AssertSqlSafe, Execute, MySql, raw_sql};
+
+    /// A text that is sent unchanged. The caller must have escaped all values in it.
+    pub(crate) fn raw(sql: &str) -> impl Execute<'_, MySql> {
+        raw_sql(AssertSqlSafe(sql))
+    }
+}
+
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres {
     use std::pin::Pin;
