@@ -1,6 +1,6 @@
 //! The cost of a draw, compared with the bare atomic instruction in the same run.
 //!
-//! `cargo bench -p idmill-bench --bench hot_path` prints the table of `docs/performance.md`.
+//! `cargo bench -p idmill-bench --bench hot_path` prints the table of `benches/README.md`.
 //! `benches/outside` also builds this file, as a program outside the workspace.
 
 use std::future::Future as _;

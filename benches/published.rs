@@ -1,7 +1,7 @@
 //! Repeats a published benchmark of sequences on Cloud Spanner with `idmill bench`, and compares the ratios.
 //!
 //! `ci/published STORE` builds the command, starts the store's engine, and prints the tables of
-//! `docs/performance.md`. By hand: `cargo build --release -p idmill-cli`, and then
+//! `benches/README.md`. By hand: `cargo build --release -p idmill-cli`, and then
 //! `cargo bench -p idmill-bench --bench published -- --store URL`. `--plot FILE` draws a picture; the other
 //! options are passed to `idmill bench`, such as `--duration 1s`.
 

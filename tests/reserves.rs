@@ -13,7 +13,7 @@
 //! with any number of callers up to the step. With more callers there are fewer reserves, of more ids,
 //! because callers share them.
 //!
-//! `cargo test --release --test reserves -- --nocapture` prints the table of `docs/performance.md`.
+//! `cargo test --release --test reserves -- --nocapture` prints the table of `benches/README.md`.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ const STEPS: [u64; 7] = [1, 7, 10, 100, 1_000, 4_096, 1_000_000];
 const THREADS: [u64; 3] = [1, 2, 5];
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The watermarks: 0, so no prefetch; a quarter of the step, as in docs/performance.md; and the step, the
+/// The watermarks: 0, so no prefetch; a quarter of the step, as in benches/README.md; and the step, the
 /// maximum.
 fn watermarks(step: u64) -> Vec<u64> {
     let mut all = vec![0, step.div_ceil(4), step];

@@ -1,7 +1,7 @@
 //! The latency of draws while the store refills: the number of draws that waited, and the tail of the
 //! latencies.
 //!
-//! `cargo bench -p idmill-bench --bench refill_tails` prints the tables of `docs/performance.md`. `-- drain`
+//! `cargo bench -p idmill-bench --bench refill_tails` prints the tables of `benches/README.md`. `-- drain`
 //! or `-- paced` prints one of them, and `-- paced --plot FILE` draws a picture. This benchmark does not use
 //! criterion: it measures the distribution of single draws, not the mean of many.
 

@@ -118,7 +118,7 @@ impl Segment {
         // Relaxed: see the module's Orderings.
         let offset = self.cursor.offset.fetch_add(1, Ordering::Relaxed);
         // Both operands are negative if the draw meets neither the end nor the watermark, as all three values
-        // are below 2^63. One branch instead of two: see docs/performance.md.
+        // are below 2^63. One branch instead of two: see benches/README.md.
         let within = offset.wrapping_sub(self.len) & (offset ^ self.mark).wrapping_neg();
         (within.cast_signed().is_negative() || self.got_at_an_edge(offset, low)).then(|| self.start + offset)
     }

@@ -2,7 +2,7 @@
 //! reserves, and none for a draw.
 //!
 //! `cargo test --release --test library guarded_reserves -- --nocapture` prints the table of
-//! `docs/performance.md`.
+//! `benches/README.md`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

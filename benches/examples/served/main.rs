@@ -1,7 +1,7 @@
 //! Compares `idmill serve` with Redis and with a minimal server over the same HTTP library, in one run on
 //! one machine.
 //!
-//! `ci/published server` builds all programs and prints the tables of `docs/performance.md`. By hand:
+//! `ci/published server` builds all programs and prints the tables of `benches/README.md`. By hand:
 //! `cargo run --release -p idmill-bench --example served -- --idmill target/release/idmill`, with
 //! `redis-server`, `redis-benchmark` and `wrk` in the path. `--rounds N` (5) and `--seconds N` (2, for each
 //! load) set how much is measured, `--plot FILE` draws a picture.
