@@ -199,7 +199,7 @@ async fn server_counters_begin_at_zero() {
         (value == DebugValue::Counter(0)).then(|| words.join(" "))
     });
     let counters: Vec<_> = counters.collect();
-    let page = include_str!("../../README.md");
+    let page = include_str!("../../../../docs/guide/metrics.md");
     let reasons = page.lines().find(|line| line.contains("| `idmill_server_refused_total` |")).unwrap();
     let reasons =
         reasons.split('`').skip(5).step_by(2).map(|reason| format!("idmill_server_refused_total {reason}"));
