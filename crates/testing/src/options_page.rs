@@ -36,11 +36,17 @@ fn documented(entries: &[Entry<'_>], page: &str, name: &str) {
 
 fn row(option: Described) -> String {
     let Described { key, kind, default, means } = option;
-    let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
-    let (means, _) = means.split_once("\n\n").unwrap_or((means, ""));
+    let (means, _) = means.split_once("
+
+").unwrap_or((means, ""));
     let means = means.split_whitespace().collect::<Vec<_>>().join(" ");
-    let cells = [format!("`{key}`"), kind.takes(), default, means + &kind.glossary()];
-    format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "))
+    // The default of an option that may be unset is the last sentence of its meaning.
+    let (means, unset) = means.split_once(" Default: ").unwrap_or((&means, ""));
+    let default =
+        if default.is_empty() { unset.trim_end_matches('.').to_owned() } else { format!("`{default}`") };
+    let cells = [format!("`{key}`"), kind.takes(), default, means.to_owned() + &kind.glossary()];
+    format!("| {} |
+", cells.map(|cell| cell.replace('|', "\|")).join(" | "))
 }
 
 /// Replaces the table between the markers of a page. Returns `None` if there are no markers.
@@ -70,14 +76,14 @@ mod tests {
         mode: Mode = "rwc" in words::<Mode>();
         /// A|b.
         timeout: Option<Duration> = "5s" in duration("1s", "1h").or_none();
-        /// Whom to trust.
+        /// Whom to trust. Default: the system's list.
         ca: Option<String> = "" in FILE;
     }
     const TABLE: &str = "| option | takes | default | meaning |
 |---|---|---|---|
 | `mode` | `ro`, `rw`, `rwc` | `rwc` | What opening may do. `ro`: read-only. `rw`: must exist. `rwc`: may create. |
 | `timeout` | 1s to 1h, or `none` | `5s` | A\\|b. |
-| `ca` | the path of a file |  | Whom to trust. |
+| `ca` | the path of a file | the system's list | Whom to trust. |
 ";
 
     #[test]
