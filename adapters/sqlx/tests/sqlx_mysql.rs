@@ -17,7 +17,7 @@ async fn server() -> Option<(Engine, MySqlPool)> {
     let options =
         MySqlConnectOptions::new().host(&address.ip().to_string()).port(address.port()).username("root");
     let pool = MySqlPoolOptions::new().max_connections(4).connect_lazy_with(options.database("ids"));
-    run(&pool, &ddl("idmill_sequences").unwrap()).await;
+    run(&pool, ddl("idmill_sequences").unwrap().leak()).await;
     Some((engine, pool))
 }
 
@@ -133,8 +133,11 @@ async fn draw_undone_by_a_trigger_is_rejected() {
     let mut tx = pool.begin().await.unwrap();
     assert_eq!(next_in::<u64>(&mut tx, "s").await.unwrap(), 1);
     tx.commit().await.unwrap();
-    run(&pool, "CREATE TRIGGER undo BEFORE UPDATE ON idmill_sequences FOR EACH ROW SET NEW.next = OLD.next")
-        .await;
+    run(
+        &pool,
+        "CREATE TRIGGER keep_next BEFORE UPDATE ON idmill_sequences FOR EACH ROW SET NEW.next = OLD.next",
+    )
+    .await;
     let mut tx = pool.begin().await.unwrap();
     let error = next_in::<u64>(&mut tx, "s").await.unwrap_err();
     assert_eq!(error.kind(), StoreViolation, "{error}");

@@ -61,22 +61,22 @@ pub trait Library<How = Awaited> {
     const COUNTS_MATCHED: bool = false;
 
     /// The library's transaction, as the caller passes it.
-    type Transaction<'a, 't: 'a>;
+    type Transaction<'a>;
 
     /// Runs a statement in a transaction of the caller, as [`Executor::execute`] does.
     ///
     /// # Errors
     /// As [`Executor::execute`].
-    fn execute<'a, 't: 'a>(
-        transaction: &mut Self::Transaction<'a, 't>,
+    fn execute(
+        transaction: &mut Self::Transaction<'_>,
         statement: Statement<'_>,
     ) -> impl Future<Output = Result<Answer, Fault>> + Send;
 }
 
 /// Runs statements in a transaction of the caller.
-struct Within<'a, 't: 'a, L: Library<How>, How>(L::Transaction<'a, 't>);
+struct Within<'a, L: Library<How>, How>(L::Transaction<'a>);
 
-impl<'a, 't: 'a, L: Library<How>, How> Executor for Within<'a, 't, L, How> {
+impl<L: Library<How>, How> Executor for Within<'_, L, How> {
     const IN_TRANSACTION: bool = true;
     const COUNTS_MATCHED: bool = L::COUNTS_MATCHED;
 
@@ -220,7 +220,7 @@ impl<T: Id, D: Draws, L: Library> InTransaction<T, D, L> {
     ///
     /// # Errors
     /// The errors of [`reserve`](Self::reserve).
-    pub async fn next<'a, 't: 'a>(&self, transaction: L::Transaction<'a, 't>) -> Result<T> {
+    pub async fn next(&self, transaction: L::Transaction<'_>) -> Result<T> {
         self.reserve(transaction, 1).await.map(one)
     }
 
@@ -247,11 +247,7 @@ impl<T: Id, D: Draws, L: Library> InTransaction<T, D, L> {
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) and a [`Conflict`](idmill::ErrorKind::Conflict)
     /// between servers, unless the database's encoding lacks a character of the name; after any other error,
     /// roll it back. In MySQL, roll the transaction back after any error.
-    pub async fn reserve<'a, 't: 'a>(
-        &self,
-        transaction: L::Transaction<'a, 't>,
-        count: u64,
-    ) -> Result<IdRange<T>> {
+    pub async fn reserve(&self, transaction: L::Transaction<'_>, count: u64) -> Result<IdRange<T>> {
         self.draw(&mut Within::<L, _>(transaction), count).await
     }
 }
@@ -261,7 +257,7 @@ impl<T: Id, D: Draws, L: Library<Blocking>> InTransaction<T, D, L> {
     ///
     /// # Errors
     /// The errors of [`reserve_blocking`](Self::reserve_blocking).
-    pub fn next_blocking<'a, 't: 'a>(&self, transaction: L::Transaction<'a, 't>) -> Result<T> {
+    pub fn next_blocking(&self, transaction: L::Transaction<'_>) -> Result<T> {
         self.reserve_blocking(transaction, 1).map(one)
     }
 
@@ -269,11 +265,7 @@ impl<T: Id, D: Draws, L: Library<Blocking>> InTransaction<T, D, L> {
     ///
     /// # Errors
     /// The errors of [`reserve`](Self::reserve).
-    pub fn reserve_blocking<'a, 't: 'a>(
-        &self,
-        transaction: L::Transaction<'a, 't>,
-        count: u64,
-    ) -> Result<IdRange<T>> {
+    pub fn reserve_blocking(&self, transaction: L::Transaction<'_>, count: u64) -> Result<IdRange<T>> {
         at_once(self.draw(&mut Within::<L, _>(transaction), count))
     }
 }
@@ -283,7 +275,7 @@ impl<T: Id, D: Draws, L: Library<Blocking>> InTransaction<T, D, L, Blocking> {
     ///
     /// # Errors
     /// The errors of [`reserve`](Self::reserve).
-    pub fn next<'a, 't: 'a>(&self, transaction: L::Transaction<'a, 't>) -> Result<T> {
+    pub fn next(&self, transaction: L::Transaction<'_>) -> Result<T> {
         self.reserve(transaction, 1).map(one)
     }
 
@@ -299,7 +291,7 @@ impl<T: Id, D: Draws, L: Library<Blocking>> InTransaction<T, D, L, Blocking> {
     /// - [`Denied`](idmill::ErrorKind::Denied) if the database is read-only;
     /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored row is invalid; `Conflict` or
     ///   `Unsupported` for another table.
-    pub fn reserve<'a, 't: 'a>(&self, transaction: L::Transaction<'a, 't>, count: u64) -> Result<IdRange<T>> {
+    pub fn reserve(&self, transaction: L::Transaction<'_>, count: u64) -> Result<IdRange<T>> {
         at_once(self.draw(&mut Within::<L, _>(transaction), count))
     }
 }

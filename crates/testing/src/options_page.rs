@@ -36,17 +36,14 @@ fn documented(entries: &[Entry<'_>], page: &str, name: &str) {
 
 fn row(option: Described) -> String {
     let Described { key, kind, default, means } = option;
-    let (means, _) = means.split_once("
-
-").unwrap_or((means, ""));
+    let (means, _) = means.split_once("\n\n").unwrap_or((means, ""));
     let means = means.split_whitespace().collect::<Vec<_>>().join(" ");
     // The default of an option that may be unset is the last sentence of its meaning.
     let (means, unset) = means.split_once(" Default: ").unwrap_or((&means, ""));
     let default =
         if default.is_empty() { unset.trim_end_matches('.').to_owned() } else { format!("`{default}`") };
     let cells = [format!("`{key}`"), kind.takes(), default, means.to_owned() + &kind.glossary()];
-    format!("| {} |
-", cells.map(|cell| cell.replace('|', "\|")).join(" | "))
+    format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "))
 }
 
 /// Replaces the table between the markers of a page. Returns `None` if there are no markers.

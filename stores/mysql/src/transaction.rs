@@ -1,7 +1,9 @@
 //! Ids inside a transaction of the caller: gapless, since they commit or roll back with it.
 
-use idmill::Result;
-use idmill_sql::{Answer, Executor as _, Fault, Library, Statement, mysql};
+use idmill::store::Bounds;
+use idmill::{Id, IdRange, Result};
+use idmill_kit::history::Failover;
+use idmill_sql::mysql;
 use mysql_async::Transaction;
 
 use super::session::Bare;
@@ -60,20 +62,72 @@ pub fn next_in_sql(table: &str, count: u64) -> Result<String> {
 ///
 /// A commit is as durable as the server makes it. The store checks the server's durability settings, but this
 /// type does not.
-pub type InTransaction<T> = idmill_sql::InTransaction<T, mysql::Draws, MysqlAsync>;
+#[derive(Clone, Debug)]
+pub struct InTransaction<T>(idmill_sql::InTransaction<T, mysql::Draws>);
 
-/// Marks transactions of `mysql_async`.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum MysqlAsync {}
+impl<T: Id> InTransaction<T> {
+    /// Creates a handle for the sequence of this name in the table `idmill_sequences`, with the bounds of the
+    /// id type.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
+    pub fn new(name: &str) -> Result<Self> {
+        idmill_sql::InTransaction::new(name).map(Self)
+    }
 
-impl Library for MysqlAsync {
-    type Transaction<'a, 't: 'a> = &'a mut Transaction<'t>;
+    /// Sets the bounds that the sequence is created with if it does not exist yet.
+    #[must_use]
+    pub fn bounds(self, bounds: Bounds) -> Self {
+        Self(self.0.bounds(bounds))
+    }
 
-    async fn execute<'a, 't: 'a>(
-        transaction: &mut &'a mut Transaction<'t>,
-        statement: Statement<'_>,
-    ) -> Result<Answer, Fault> {
-        Bare(&mut **transaction).execute(statement).await
+    /// Uses another table, as in [`MysqlOptions::table`](super::MysqlOptions::table).
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
+    pub fn table(self, table: &str) -> Result<Self> {
+        self.0.table(table).map(Self)
+    }
+
+    /// Sets the policy for a sequence that was last written by another server, whose last writes may be
+    /// missing here. Default [`Failover::Refuse`]. If the row is marked as written by this server, that
+    /// change commits or rolls back with the transaction. With [`Failover::Allow`] the writer is not checked,
+    /// as is necessary if the server logs statements (`binlog_format = STATEMENT`).
+    #[must_use]
+    pub fn failover(self, failover: Failover) -> Self {
+        Self(self.0.failover(failover))
+    }
+
+    /// Draws the next id.
+    ///
+    /// # Errors
+    /// The errors of [`reserve`](Self::reserve).
+    pub async fn next(&self, transaction: &mut Transaction<'_>) -> Result<T> {
+        let range = self.reserve(transaction, 1).await?;
+        Ok(range.first().expect("a grant has the requested number of ids"))
+    }
+
+    /// Draws exactly `count` ids. After an error, or if this future was dropped, roll the transaction back: a
+    /// commit may leave a gap.
+    ///
+    /// # Errors
+    /// After a rollback, no ids are taken in any of these cases, except for the second `Conflict`.
+    ///
+    /// - [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than `count` ids are left;
+    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0 or the next id is below the type's
+    ///   smallest;
+    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if other transactions locked the sequence for too
+    ///   long, if the server chose this transaction to end a deadlock (which is possible when several
+    ///   transactions create one sequence at the same time), or if the server is unreachable;
+    /// - [`NotFound`](idmill::ErrorKind::NotFound) if there is no table;
+    /// - [`Denied`](idmill::ErrorKind::Denied) if a permission is missing;
+    /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored row is invalid; `Unsupported`
+    ///   for another version;
+    /// - [`Conflict`](idmill::ErrorKind::Conflict) if the sequence was last written by another
+    ///   server, see [`failover`](Self::failover);
+    /// - [`Conflict`](idmill::ErrorKind::Conflict) if the server had already ended the transaction, after an
+    ///   error that required a rollback: the ids are then a gap.
+    pub async fn reserve(&self, transaction: &mut Transaction<'_>, count: u64) -> Result<IdRange<T>> {
+        self.0.draw(&mut Bare(transaction), count).await
     }
 }

@@ -77,7 +77,7 @@ pub struct PostgresStore {
     calls: Calls,
 }
 
-idmill_sql::store! { batches PostgresStore, session: |store, _| &store.sessions, |session| &mut session, () }
+idmill_sql::store! { batches PostgresStore, session: |store, _| store.sessions.clone(), |session| &mut session, drop(session) }
 
 impl PostgresStore {
     /// Connects to the database that a URL names. See [`PostgresOptions`].
@@ -175,7 +175,7 @@ impl PostgresStore {
         if opening.mode != Mode::ReadOnly && !sessions.driver().has_several() {
             sessions.must_be_outside().await.map_err(|fault| failed(fault, Asked::Read))?;
         }
-        let calls = Calls::open(&mut &sessions, table, opening).await?;
+        let calls = Calls::open(&mut sessions.clone(), table, opening).await?;
         Ok(Self { sessions, calls })
     }
 }

@@ -64,10 +64,10 @@ pub type InTransaction<T> = idmill_sql::InTransaction<T, Calls, TokioPostgres>;
 pub enum TokioPostgres {}
 
 impl Library for TokioPostgres {
-    type Transaction<'a, 't: 'a> = &'a Transaction<'t>;
+    type Transaction<'a> = &'a Transaction<'a>;
 
-    async fn execute<'a, 't: 'a>(
-        transaction: &mut &'a Transaction<'t>,
+    async fn execute(
+        transaction: &mut Self::Transaction<'_>,
         statement: Statement<'_>,
     ) -> Result<Answer, Fault> {
         let parameters = parameters(&statement.values, &"");

@@ -72,10 +72,10 @@ pub type InTransaction<T> = idmill_sql::InTransaction<T, Table, Rusqlite, Blocki
 pub enum Rusqlite {}
 
 impl Library<Blocking> for Rusqlite {
-    type Transaction<'a, 't: 'a> = &'a Transaction<'t>;
+    type Transaction<'a> = &'a Transaction<'a>;
 
-    fn execute<'a, 't: 'a>(
-        transaction: &mut &'a Transaction<'t>,
+    fn execute(
+        transaction: &mut Self::Transaction<'_>,
         statement: Statement<'_>,
     ) -> impl Future<Output = Result<Answer, Fault>> + Send {
         ready(run(transaction, &statement).map_err(fault))

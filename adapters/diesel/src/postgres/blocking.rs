@@ -36,10 +36,10 @@ idmill_sql::draws_in! {
 type Manager = <PgConnection as Connection>::TransactionManager;
 
 impl Library<Blocking> for Diesel {
-    type Transaction<'a, 't: 'a> = &'a mut PgConnection;
+    type Transaction<'a> = &'a mut PgConnection;
 
-    async fn execute<'a, 't: 'a>(
-        transaction: &mut &'a mut PgConnection,
+    async fn execute(
+        transaction: &mut Self::Transaction<'_>,
         statement: Statement<'_>,
     ) -> Result<Answer, Fault> {
         must_be_inside(Manager::transaction_manager_status_mut(*transaction).transaction_depth())?;

@@ -33,10 +33,10 @@ idmill_sql::draws_in! {
 type Manager = <AsyncPgConnection as AsyncConnection>::TransactionManager;
 
 impl Library for Diesel {
-    type Transaction<'a, 't: 'a> = &'a mut AsyncPgConnection;
+    type Transaction<'a> = &'a mut AsyncPgConnection;
 
-    async fn execute<'a, 't: 'a>(
-        transaction: &mut &'a mut AsyncPgConnection,
+    async fn execute(
+        transaction: &mut Self::Transaction<'_>,
         statement: Statement<'_>,
     ) -> Result<Answer, Fault> {
         must_be_inside(Manager::transaction_manager_status_mut(*transaction).transaction_depth())?;

@@ -65,10 +65,10 @@ pub type InTransaction<T> = idmill_sql::InTransaction<T, Calls, SeaOrm>;
 pub enum SeaOrm {}
 
 impl Library for SeaOrm {
-    type Transaction<'a, 't: 'a> = &'a DatabaseTransaction;
+    type Transaction<'a> = &'a DatabaseTransaction;
 
-    async fn execute<'a, 't: 'a>(
-        transaction: &mut &'a DatabaseTransaction,
+    async fn execute(
+        transaction: &mut Self::Transaction<'_>,
         statement: Statement<'_>,
     ) -> Result<Answer, Fault> {
         let backend = transaction.get_database_backend();

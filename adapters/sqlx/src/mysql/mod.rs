@@ -77,10 +77,10 @@ pub enum Sqlx {}
 impl Library for Sqlx {
     const COUNTS_MATCHED: bool = true;
 
-    type Transaction<'a, 't: 'a> = &'a mut MySqlConnection;
+    type Transaction<'a> = &'a mut MySqlConnection;
 
-    async fn execute<'a, 't: 'a>(
-        transaction: &mut &'a mut MySqlConnection,
+    async fn execute(
+        transaction: &mut Self::Transaction<'_>,
         statement: Statement<'_>,
     ) -> Result<Answer, Fault> {
         must_be_inside(&**transaction)?;

@@ -20,7 +20,7 @@ pub struct PostgresStore {
     calls: Calls,
 }
 
-idmill_sql::store! { batches PostgresStore, session: |store, _| &store.sessions, |session| &mut session, () }
+idmill_sql::store! { batches PostgresStore, session: |store, _| store.sessions.clone(), |session| &mut session, drop(session) }
 
 impl PostgresStore {
     /// Opens a store for this pool's database. The table is `idmill_sequences` on the
@@ -53,7 +53,7 @@ impl PostgresStore {
     async fn open(pool: &PgPool, options: &PostgresOptions) -> Result<Self> {
         let table = options.check()?;
         let sessions = sessions(pool, options);
-        let calls = Calls::open(&mut &sessions, table, options.opening()).await?;
+        let calls = Calls::open(&mut sessions.clone(), table, options.opening()).await?;
         Ok(Self { sessions, calls })
     }
 }

@@ -51,10 +51,10 @@ pub type InTransaction<T> = idmill_sql::InTransaction<T, Calls, Sqlx>;
 pub enum Sqlx {}
 
 impl Library for Sqlx {
-    type Transaction<'a, 't: 'a> = &'a mut PgConnection;
+    type Transaction<'a> = &'a mut PgConnection;
 
-    async fn execute<'a, 't: 'a>(
-        transaction: &mut &'a mut PgConnection,
+    async fn execute(
+        transaction: &mut Self::Transaction<'_>,
         statement: Statement<'_>,
     ) -> Result<Answer, Fault> {
         must_be_inside(&**transaction)?;

@@ -44,10 +44,10 @@ pub type InTransaction<T> = idmill_sql::InTransaction<T, Table, Sqlx>;
 pub enum Sqlx {}
 
 impl Library for Sqlx {
-    type Transaction<'a, 't: 'a> = &'a mut SqliteConnection;
+    type Transaction<'a> = &'a mut SqliteConnection;
 
-    async fn execute<'a, 't: 'a>(
-        transaction: &mut &'a mut SqliteConnection,
+    async fn execute(
+        transaction: &mut Self::Transaction<'_>,
         statement: Statement<'_>,
     ) -> Result<Answer, Fault> {
         must_be_inside(&**transaction)?;

@@ -147,8 +147,7 @@ impl<D: Driver> Sessions<D> {
     /// # Errors
     /// The reason for the failure.
     pub async fn run(&self, statement: Statement<'_>) -> Result<Vec<Row>, Fault> {
-        let mut sessions = self;
-        sessions.execute(statement).await.map(|answer| answer.rows)
+        self.clone().execute(statement).await.map(|answer| answer.rows)
     }
 
     /// Waits for a permit to run a statement.
@@ -296,7 +295,7 @@ impl<D: Driver> Clone for Sessions<D> {
     }
 }
 
-impl<D: Driver> Executor for &Sessions<D> {
+impl<D: Driver> Executor for Sessions<D> {
     const IN_TRANSACTION: bool = false;
 
     /// Runs and commits one statement. Its rows report the durability of the commit. With [`Timeout::Full`],

@@ -100,10 +100,10 @@ impl PostgresOptions {
     pub(super) async fn open_native(&self) -> Result<NativeSequences> {
         let (sessions, schema) = (self.sessions()?, self.schema_name());
         if self.mode != Mode::ReadOnly {
-            must_sync(&mut &sessions, self.keeps).await?;
+            must_sync(&mut sessions.clone(), self.keeps).await?;
         }
         // Checks that the schema exists, even if it has no sequences.
-        look(&mut &sessions, schema, "").await?;
+        look(&mut sessions.clone(), schema, "").await?;
         let (schema, increment, values, mode) =
             (schema.map(Into::into), self.increment, self.values, self.mode);
         Ok(NativeSequences { sessions, schema, increment, values, mode, kept: Arc::default() })
@@ -142,7 +142,7 @@ impl NativeSequences {
         }
         let schema = match &self.schema {
             Some(schema) => schema.to_string(),
-            None => match look(&mut &self.sessions, None, name).await? {
+            None => match look(&mut self.sessions.clone(), None, name).await? {
                 Lookup::There(found) => found.schema,
                 Lookup::Nowhere { schema } => schema,
             },
@@ -287,9 +287,9 @@ impl NativeSequences {
         count: u64,
     ) -> Result<(SequenceInfo, Option<u64>)> {
         self.mode.must_write()?;
-        qualified::must_not_be(&mut &self.sessions, name).await?;
+        qualified::must_not_be(&mut self.sessions.clone(), name).await?;
         // This batch returns no rows with the durability settings, so check them first.
-        must_sync(&mut &self.sessions, self.sessions.keeps()).await?;
+        must_sync(&mut self.sessions.clone(), self.sessions.keeps()).await?;
         let (increment, told, identity) = (self.increment, self.values, Identity::fresh());
         let creation = Creation { increment, bounds, told, identity, count };
         let (create, taken) = creation.sql(&self.sql(name).await?, &self.lock_timeout())?;
@@ -306,7 +306,7 @@ impl NativeSequences {
         if let Some(max) = change.max.filter(|max| *max > LARGEST) {
             return Err(too_large("max", max));
         }
-        must_sync(&mut &self.sessions, self.sessions.keeps()).await?;
+        must_sync(&mut self.sessions.clone(), self.sessions.keeps()).await?;
         let kept = self.kept(name);
         let mut kept = kept.lock().await;
         let sql = self.sql(name).await?;
@@ -332,7 +332,7 @@ impl NativeSequences {
     }
 
     async fn try_server(&self) -> Result<Option<String>> {
-        server(&mut &self.sessions).await
+        server(&mut self.sessions.clone()).await
     }
 
     async fn try_remove(&self, name: &SequenceName, expected: Option<Identity>) -> Result<bool> {

@@ -212,8 +212,8 @@ impl Target for PostgresOptions {
     fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
         Box::pin(async {
             let limit = self.timeout.min(CONNECT_TIMEOUT);
-            let sessions = to_scan(&self.sessions()?, limit).await?;
-            largest(&mut &sessions, column).await
+            let mut sessions = to_scan(&self.sessions()?, limit).await?;
+            largest(&mut sessions, column).await
         })
     }
 
@@ -224,7 +224,7 @@ impl Target for PostgresOptions {
             if !refuses || matches!(self.sequences, Storage::Native) {
                 return Ok(Vec::new());
             }
-            refused(&mut &self.sessions()?, self.checked_table()?).await
+            refused(&mut self.sessions()?, self.checked_table()?).await
         })
     }
 
@@ -234,7 +234,7 @@ impl Target for PostgresOptions {
             if self.schema.is_some() || matches!(self.sequences, Storage::Native) {
                 return Ok(None);
             }
-            let schemas = lookalikes(&mut &self.sessions()?, &self.table).await?;
+            let schemas = lookalikes(&mut self.sessions()?, &self.table).await?;
             let table = &self.table;
             Ok(schemas
                 .map(|schemas| format!("{table:?} is also in schemas outside the search_path: {schemas}")))
