@@ -99,8 +99,8 @@ impl Store for Existing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use idmill::Sequences;
     use idmill::store::MemoryStore;
+    use idmill::{Operation, Sequences};
 
     #[tokio::test]
     async fn a_name_that_is_mistyped_begins_no_sequence() {
