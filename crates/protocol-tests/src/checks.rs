@@ -8,6 +8,7 @@ use crate::fenced::{self, FencedWindow};
 use crate::guard::{self, Budget, Guard};
 use crate::paxos::{Call, Commit, Level, Paxos};
 use crate::promises::{ACCOUNTED, BOUNDED, EXHAUSTED, GROWING, SERVED, TRUSTED, UNIQUE};
+use crate::shelf;
 use crate::specimen::Specimen;
 
 pub(crate) const HOLDS: &str = "holds";
@@ -25,7 +26,11 @@ fn large() -> bool {
     std::env::var("IDMILL_PROTOCOL_SIZE").is_ok_and(|size| size == "large")
 }
 
-fn check(word: &'static str, name: &str, run: impl Fn() -> Verdict + Send + Sync + 'static) -> Check {
+pub(crate) fn check(
+    word: &'static str,
+    name: &str,
+    run: impl Fn() -> Verdict + Send + Sync + 'static,
+) -> Check {
     Check { word, name: name.to_owned(), run: Box::new(run) }
 }
 
@@ -39,6 +44,7 @@ pub(crate) fn all() -> Vec<Check> {
         guards(),
         guarded_raises(),
         guard_bugs(),
+        shelf::checks(),
         specimens(),
     ]
     .into_iter()

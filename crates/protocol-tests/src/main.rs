@@ -9,6 +9,7 @@ mod fenced;
 mod guard;
 mod paxos;
 mod promises;
+mod shelf;
 mod specimen;
 
 use std::collections::VecDeque;
