@@ -123,14 +123,19 @@ pub(crate) fn asked(
     pending
 }
 
-/// The actor's use of its mailbox, without clock and store: reserves are granted immediately, from a counter.
-/// The real actor adds timers, batches and reserves in flight. None of these share memory with callers.
+/// The actor's use of its mailbox, without clock and store. As in the real actor, a reserve is in flight
+/// from the end of a turn, and is answered after the messages that arrived meanwhile. The store is a counter.
+/// The real actor adds timers and batches. Neither shares memory with callers.
 pub(crate) struct Actor {
     mailbox: Arc<Mailbox>,
     core: Arc<Core>,
     driver: Driver,
     next: u64,
+    /// The reserve in flight, and the stock's generation when it was sent.
+    flight: Option<(Reserve, u64)>,
     pub(crate) reserves: usize,
+    /// The granted ranges, and the stock's generation when each was requested.
+    grants: Vec<(IdRange, u64)>,
     /// The ids that the actor would give back to the store after its end.
     pub(crate) left: Option<IdRange>,
 }
@@ -142,7 +147,9 @@ impl Actor {
             core: core.clone(),
             driver: Driver::new(core.clone()),
             next: core.settings.bounds.start(),
+            flight: None,
             reserves: 0,
+            grants: Vec::new(),
             left: None,
         }
     }
@@ -150,54 +157,61 @@ impl Actor {
     /// Does what `refill::actor::Actor::run` and the actor's drop do.
     pub(crate) fn run(mut self, mut refilled: impl FnMut()) -> Self {
         while !self.turn(&mut refilled) {
-            block_on(self.mailbox.woken());
+            if self.flight.is_none() {
+                block_on(self.mailbox.woken());
+            }
         }
         self.end();
         self
     }
 
-    /// Processes all messages, and at most one signal. Returns `true` once the mailbox is closed.
+    /// Processes all messages, at most one signal, and the answer of the store. Returns `true` once the
+    /// mailbox is closed: the reserve in flight is then never answered.
     fn turn(&mut self, refilled: &mut impl FnMut()) -> bool {
         let Arrived { messages, low, ending } = self.mailbox.receive(MOST_SIGNALS);
-        // At most one event of a turn starts a reserve, since only one reserve can be in flight.
-        let mut order = None;
+        let answered = self.flight.take();
+        let mut ordered = Vec::new();
         for message in messages {
-            order = self.message(message).or(order);
+            ordered.extend(self.driver.message(message, &self.mailbox, NOW));
         }
         for _core in low {
-            order = self.driver.low(NOW).or(order);
+            ordered.extend(self.driver.low(NOW));
         }
-        if ending.is_none() {
-            self.grant(order, refilled);
+        if ending.is_some() {
+            return true;
         }
-        ending.is_some()
-    }
-
-    fn message(&mut self, message: Message) -> Option<Reserve> {
-        match message {
-            Message::Request(request) => self.driver.request(request, &self.mailbox, NOW),
-            Message::Revoked(_) => self.driver.revoked(NOW),
-        }
-    }
-
-    fn grant(&mut self, mut order: Option<Reserve>, refilled: &mut impl FnMut()) {
-        while let Some(Reserve { count, .. }) = order {
-            self.reserves += 1;
-            let create = self.driver.core().settings.bounds;
-            let left = create.max() + 1 - self.next;
-            let range = range(self.next, count.min(left));
-            self.next += range.len();
-            order = self.driver.answered(Ok(Grant::new(range, identity(0), create)), NOW);
+        if let Some((Reserve { count, .. }, generation)) = answered {
+            assert!(ordered.is_empty(), "one reserve is in flight");
+            let grant = self.grant(count, generation);
+            ordered.extend(self.driver.answered(Ok(grant), NOW));
             refilled();
         }
+        assert!(ordered.len() <= 1, "one reserve is in flight");
+        self.flight = ordered.pop().map(|reserve| (reserve, self.core.stock.generation()));
+        self.reserves += usize::from(self.flight.is_some());
+        false
+    }
+
+    fn grant(&mut self, count: u64, generation: u64) -> Grant {
+        let bounds = self.core.settings.bounds;
+        let range = range(self.next, count.min(bounds.max() + 1 - self.next));
+        self.next += range.len();
+        self.grants.push((range, generation));
+        Grant::new(range, identity(0), bounds)
+    }
+
+    /// Returns the stock's generation when this id was requested from the store.
+    pub(crate) fn requested_under(&self, id: u64) -> u64 {
+        let granted = self.grants.iter().find(|(range, _)| range.contains(id));
+        granted.expect("the id was granted").1
     }
 
     /// Imitates the drop of the real actor.
     fn end(&mut self) {
         self.mailbox.close(Ending::Abandoned);
         for message in self.mailbox.receive(0).messages {
-            // A resulting order is discarded.
-            self.message(message);
+            // A resulting reserve is discarded.
+            let _ = self.driver.message(message, &self.mailbox, NOW);
         }
         self.left = self.driver.close(NOW).map(|rest| rest.back().rest);
         self.core.close();

@@ -190,13 +190,8 @@ impl Actor {
     }
 
     fn message(&mut self, message: Message) {
-        match message {
-            Message::Request(request) => {
-                let (core, mailbox) = (request.core.clone(), self.mailbox.clone());
-                self.each(&core, |driver, now| driver.request(request, &mailbox, now));
-            }
-            Message::Revoked(core) => self.each(&core, Driver::revoked),
-        }
+        let (core, mailbox) = (message.core().clone(), self.mailbox.clone());
+        self.each(&core, |driver, now| driver.message(message, &mailbox, now));
     }
 
     /// Passes an event to a core's driver, and creates the driver if there is none.

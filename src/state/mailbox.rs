@@ -56,6 +56,13 @@ pub(crate) enum Message {
 }
 
 impl Message {
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        match self {
+            Self::Request(request) => &request.core,
+            Self::Revoked(core) => core,
+        }
+    }
+
     /// Whether the message has no effect any more.
     fn is_idle(&self) -> bool {
         matches!(self, Self::Request(request) if request.reply.is_closed())

@@ -15,12 +15,18 @@ use loom::thread;
 use crate::error::ErrorKind;
 use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
+use crate::refill::driver::Driver;
+use crate::state::block::Block;
 use crate::state::mailbox::Ending;
-use crate::world::{Actor, assert_each_once, draw_anew, next, range, sequence, stock, wait};
+use crate::store::Grant;
+use crate::world::{
+    Actor, NOW, asked, assert_each_once, block_on, draw_anew, identity, next, range, sequence, stock, wait,
+};
 
 models![
     a_caller_gets_an_id_or_hears_of_it,
     what_is_given_back_was_not_drawn,
+    what_is_taken_is_not_given_back,
     closed_while_drawing,
     closed_stays_closed
 ];
@@ -67,6 +73,39 @@ fn what_is_given_back_was_not_drawn() {
         ids.extend(caller.join().unwrap().into_iter().flatten());
         ids.extend(actor.left.iter().flatten());
         assert_each_once(ids, 1, 3);
+    });
+}
+
+/// One thread takes ids, and another has a block, while the sequence closes.
+fn what_is_taken_is_not_given_back() {
+    explore(4_000, Some(3), || {
+        let (core, mailbox) = sequence(4, 0, 100);
+        let mut driver = Driver::new(core.clone());
+        let waiting = asked(&core, &mailbox, |request| driver.request(request, &mailbox, NOW));
+        let grant = Grant::new(range(1, 4), identity(0), core.settings.bounds);
+        assert!(driver.answered(Ok(grant), NOW).is_none());
+        let taker = {
+            let (core, mailbox) = (core.clone(), mailbox.clone());
+            thread::spawn(move || core.take(2, &mailbox).unwrap_or_else(|got| got))
+        };
+        let holder = {
+            let (core, mailbox) = (core.clone(), mailbox.clone());
+            thread::spawn(move || {
+                let (mut block, mut segment) = (Block::EMPTY, core.stock.current());
+                let take = || core.take_some(2, &mut segment, &mailbox);
+                let drawn = [block.renew(&core.stock, &core.stats, take), block.draw(&core.stock)];
+                block.abandon(&core.stats);
+                drawn
+            })
+        };
+        let rest = driver.close(NOW);
+        let mut ids: Vec<_> = rest.iter().flat_map(|rest| rest.back().rest).collect();
+        ids.extend(taker.join().unwrap().iter());
+        ids.extend(holder.join().unwrap().into_iter().flatten());
+        ids.extend(block_on(waiting).expect("one id was granted").iter());
+        ids.sort_unstable();
+        assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
+        assert_eq!(ids.len() as u64 + core.stats.revoked() + core.stats.dropped(), 4, "{ids:?}");
     });
 }
 

@@ -2,6 +2,8 @@
 
 mod cancel;
 mod close;
+mod end;
+mod flight;
 mod promotion;
 mod registry;
 mod revoke;
@@ -23,5 +25,7 @@ pub(crate) const MODELS: &[&[Model]] = &[
     wake::MODELS,
     cancel::MODELS,
     close::MODELS,
+    end::MODELS,
+    flight::MODELS,
     registry::MODELS,
 ];

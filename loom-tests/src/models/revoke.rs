@@ -17,7 +17,7 @@ use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
 use crate::refill::driver::Driver;
 use crate::state::block::Block;
-use crate::state::mailbox::{Mailbox, Message};
+use crate::state::mailbox::Mailbox;
 use crate::state::want::Want;
 use crate::store::Grant;
 use crate::sync::{Arc, AtomicBool, Ordering};
@@ -212,9 +212,6 @@ fn the_end_is_heard_of_after_it() {
 /// Passes all messages to the driver. Returns whether the driver ordered a reserve.
 fn tell(driver: &mut Driver, mailbox: &Mailbox) -> bool {
     let messages = mailbox.receive(0).messages;
-    let orders = messages.into_iter().filter_map(|message| match message {
-        Message::Request(request) => driver.request(request, mailbox, NOW),
-        Message::Revoked(_) => driver.revoked(NOW),
-    });
+    let orders = messages.into_iter().filter_map(|message| driver.message(message, mailbox, NOW));
     orders.count() > 0
 }

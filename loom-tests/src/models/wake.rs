@@ -59,7 +59,7 @@ fn low_water_alone_wakes() {
 }
 
 fn first_come_first_served() {
-    explore(4_500, Some(3), || {
+    explore(2_200, Some(3), || {
         let (core, mailbox) = sequence(1, 0, 100);
         let actor = Actor::new(&core, &mailbox);
         let actor = thread::spawn(move || actor.run(|| ()));

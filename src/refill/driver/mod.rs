@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::range::{IdRange, Ranges};
 use crate::state::core::Core;
 use crate::state::grant_history::GrantHistory;
-use crate::state::mailbox::{Mailbox, Question, Request};
+use crate::state::mailbox::{Mailbox, Message, Question, Request};
 use crate::state::metrics;
 use crate::state::reply::Answer;
 use crate::state::time::Time;
@@ -87,6 +87,14 @@ impl Driver {
         self.measure(now);
         let wanted = self.core.stats.take_wanted();
         self.step(Event::Low { wanted }, now)
+    }
+
+    /// A message arrived for this sequence.
+    pub(crate) fn message(&mut self, message: Message, mailbox: &Mailbox, now: Time) -> Option<Reserve> {
+        match message {
+            Message::Request(request) => self.request(request, mailbox, now),
+            Message::Revoked(_) => self.revoked(now),
+        }
     }
 
     /// A caller found too few ids in memory; memory may have been filled since. Then this draws for the

@@ -396,6 +396,83 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         )],
     ),
     mutant(
+        "ids-taken-while-sealed",
+        "close::what_is_taken_is_not_given_back",
+        &[edit(
+            SEGMENT,
+            "let offset = self.cursor.offset.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enough).ok()?;",
+            "let offset = self.cursor.offset.load(Ordering::Relaxed); \
+             self.cursor.offset.store(enough(offset)?, Ordering::Relaxed);",
+        )],
+    ),
+    mutant(
+        "an-end-replaces-ids",
+        "end::reopened_ends_lose_no_ids",
+        &[edit(STOCK, "Some(tail) if chain.has_ids() =>", "Some(tail) if tail.remaining() > 0 =>")],
+    ),
+    mutant(
+        "an-end-follows-a-revocation",
+        "end::a_revocation_removes_the_end",
+        &[edit(
+            STOCK,
+            "self.append(Segment::empty(reason), generation, || ())",
+            "{ let _ = generation; self.append(Segment::empty(reason), self.generation(), || ()) }",
+        )],
+    ),
+    mutant(
+        "a-revocation-leaves-the-reserve-in-flight",
+        "flight::what_was_sent_before_it_is_void",
+        &[edit(ENGINE, "flight.revoked = true;", "let _ = flight;")],
+    ),
+    mutant(
+        "only-the-first-revocation-is-reported",
+        "flight::two_revocations_are_both_seen",
+        &[edit(DRIVER, "self.core.revocation_seen();", "")],
+    ),
+    mutant(
+        "a-revocation-is-reported-too-early",
+        "flight::what_was_sent_before_it_is_void",
+        &[
+            edit(
+                "src/state/draw.rs",
+                "let lost = self.revoke_stock(ErrorKind::Empty);",
+                "let _ = mailbox.send(Message::Revoked(self.clone())); \
+                 let lost = self.revoke_stock(ErrorKind::Empty);",
+            ),
+            edit(
+                "src/state/draw.rs",
+                "// A closed mailbox has no actor to notify.\n        let _ = mailbox.send(Message::Revoked(self.clone()));",
+                "",
+            ),
+        ],
+    ),
+    mutant(
+        "a-revocation-relies-on-an-unsent-message",
+        "flight::two_revokers_are_both_seen",
+        &[
+            edit(
+                MAILBOX,
+                "let mut inbox = self.inbox.lock();\n        if inbox.closed",
+                "if message.is_repeated() { return Ok(()); }\n        \
+                 let mut inbox = self.inbox.lock();\n        if inbox.closed",
+            ),
+            edit(
+                MAILBOX,
+                "if message.is_repeated() {\n            return Ok(());\n        }\n        inbox.make_room();",
+                "inbox.make_room();",
+            ),
+        ],
+    ),
+    mutant(
+        "a-request-reserves-although-one-is-in-flight",
+        "wake::callers_share_a_refill",
+        &[edit(
+            ENGINE,
+            "if self.flight.is_some() || self.ended.is_some() || self.is_held",
+            "if self.ended.is_some() || self.is_held",
+        )],
+    ),
+    mutant(
         "insert-replaces",
         "registry::a_name_has_one_core",
         &[edit(
