@@ -1,5 +1,5 @@
-//! A program without an async runtime: each thread has a handle with its own block, under `Order::Thread`, which scales
-//! with cores.
+//! A program without an async runtime: each thread has a handle with its own block, under `Order::Thread`,
+//! which scales with cores.
 //!
 //! `cargo run --release --example threads`
 

@@ -196,8 +196,8 @@ impl<T: Id> Allocator<T> {
 
     /// Discards all ids in memory, for the whole process. Use it if ids reserved earlier must not be handed
     /// out, for example after a restore of the store. Returns the number of discarded ids, including those
-    /// held by threads. A [`Handle`] discards the ids of its block at its next draw. After this returns, no new draw
-    /// gets an id that was reserved before the call.
+    /// held by threads. A [`Handle`] discards the ids of its block at its next draw. After this returns, no
+    /// new draw gets an id that was reserved before the call.
     pub fn discard(&self) -> u64 {
         self.core().revoke(self.mailbox())
     }

@@ -112,8 +112,8 @@ impl Drop for Shared {
 /// One user of a core: an allocator, with its clones and handles, which share it. It prevents the core's
 /// eviction, and keeps the actor alive. The core counts the user before this is created.
 ///
-/// Clones write to the reference count, which is next to the first fields. So the fields that a draw reads are
-/// on another cache line.
+/// Clones write to the reference count, which is next to the first fields. So the fields that a draw reads
+/// are on another cache line.
 #[repr(C)]
 pub(crate) struct CoreRef {
     pub(crate) shared: Arc<Shared>,

@@ -138,7 +138,8 @@ impl<T: Id> SequenceBuilder<T> {
         self
     }
 
-    /// Sets how many ids a thread or a handle takes at a time under [`Order::Thread`], 1 to 2^48. Default: 64.
+    /// Sets how many ids a thread or a handle takes at a time under [`Order::Thread`], 1 to 2^48. Default:
+    /// 64.
     pub fn block_size(mut self, ids: u64) -> Self {
         self.settings.block = ids;
         self

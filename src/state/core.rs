@@ -13,8 +13,8 @@ use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering};
 /// `users` of an evicted core: it cannot be used again.
 const EVICTED: usize = usize::MAX;
 
-/// The fields are in this order, so that those written during a refill are far from the generation in `stock`,
-/// which each draw from a block reads.
+/// The fields are in this order, so that those written during a refill are far from the generation in
+/// `stock`, which each draw from a block reads.
 #[repr(C)]
 pub(crate) struct Core {
     /// The ids held by threads under [`Order::Thread`].

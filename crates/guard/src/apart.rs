@@ -33,9 +33,13 @@ fn fresh() -> String {
 /// [`InvalidInput`](ErrorKind::InvalidInput) if store and witness are the same place; those of reading and
 /// writing records.
 pub async fn marked(store: &dyn Store, witness: &dyn Store) -> Result<()> {
-    // Another process may have written its mark first, which serves the same purpose.
-    witness.swap_record(&name(), None, &fresh()).await?;
+    mark(witness).await?;
     probe(store, witness).await.map(drop)
+}
+
+async fn mark(witness: &dyn Store) -> Result<()> {
+    // Another process may have written its mark first, which serves the same purpose.
+    witness.swap_record(&name(), None, &fresh()).await.map(drop)
 }
 
 /// Returns whether the witness existed before: it is marked.

@@ -91,8 +91,8 @@ macro_rules! options {
     };
     (@ $name:ident [$($done:tt)*] sql timeout; $($rest:tt)*) => {
         $crate::options! { @ $name [$($done)*
-            /// How long one statement may take before its outcome is unknown. Waiting for a lock is limited to
-            /// half of the timeout.
+            /// How long one statement may take before its outcome is unknown. Waiting for a lock is limited
+            /// to half of the timeout.
             pub timeout: Duration = "10s" in $crate::kit::options::TIMEOUT;
         ] $($rest)* }
     };

@@ -96,8 +96,8 @@ fn simple(row: &SimpleQueryRow) -> Row {
     Row::new((0..row.len()).map(|column| row.get(column).map_or(Value::Null, Value::from)).collect())
 }
 
-/// Runs a statement with this lock timeout, until the server is ready for another query: only then has this one
-/// committed.
+/// Runs a statement with this lock timeout, until the server is ready for another query: only then has this
+/// one committed.
 pub(super) async fn collect(
     client: &Client,
     statement: &Statement<'_>,

@@ -9,7 +9,8 @@ use super::convert::{fault_of, parameters, row_of};
 
 idmill_sql::draws_in! {
     /// ```no_run
-    /// # async fn demo(client: &mut idmill_postgres::driver::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// # use idmill_postgres::driver::Client;
+    /// # async fn demo(client: &mut Client) -> Result<(), Box<dyn std::error::Error>> {
     /// use idmill_postgres::next_in;
     ///
     /// let tx = client.transaction().await?;

@@ -1,15 +1,15 @@
 //! MySQL and MariaDB: ids inside the transactions of a [`MySqlPool`](sqlx::MySqlPool).
 //!
-//! The table is the same as in `idmill-mysql`: processes with either crate share its sequences. This module has
-//! no store. Use the one of `idmill-mysql`, which also creates the table, or [`ddl`] in a migration.
+//! The table is the same as in `idmill-mysql`: processes with either crate share its sequences. This module
+//! has no store. Use the one of `idmill-mysql`, which also creates the table, or [`ddl`] in a migration.
 //!
 //! # Protocol
 //!
-//! A draw from an existing sequence sends two texts without parameters. sqlx does not report whether the server
-//! has ended the transaction, for example after a deadlock: later statements would commit one by one. So the
-//! first text begins with a savepoint that is released immediately, which fails outside a transaction. Then
-//! it takes the ids. sqlx counts the rows that a statement matched, whether they were changed or not, so the
-//! second text reads the row, and finds a write that a trigger has undone.
+//! A draw from an existing sequence sends two texts without parameters. sqlx does not report whether the
+//! server has ended the transaction, for example after a deadlock: later statements would commit one by one.
+//! So the first text begins with a savepoint that is released immediately, which fails outside a transaction.
+//! Then it takes the ids. sqlx counts the rows that a statement matched, whether they were changed or not, so
+//! the second text reads the row, and finds a write that a trigger has undone.
 //!
 //! # Cancellation
 //!

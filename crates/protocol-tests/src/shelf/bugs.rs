@@ -40,7 +40,7 @@ pub(super) enum Bug {
     MarksAfterTheRaise,
     /// A raise expects no identity.
     RaisesAnyIdentity,
-    /// There is a shelf although processes go on after the store has lost writes.
+    /// There is a shelf although processes continue after the store has lost writes.
     ShelfUnderSkip,
     /// The identity is read from a store that refuses to grant ids, since it may have lost writes.
     LookIgnoresTheHistory,

@@ -151,7 +151,7 @@ impl Shelves {
                 if looked == At::Idle {
                     state.begins(p);
                 }
-                // The sequence is read beside the shelf. Their order does not matter: a history that begins
+                // The sequence is read with the shelf. Their order does not matter: a history that begins
                 // in between shows at the second look.
                 let is_here = state.row.is_some_and(|row| row.history == state.here);
                 let is_here = is_here || self.bug.looks_once();

@@ -14,8 +14,8 @@
 //!
 //! - `changed` counts the rows that were *changed*, not the rows that were found: reject a
 //!   connection that was opened with `CLIENT_FOUND_ROWS`, or set
-//!   [`COUNTS_MATCHED`](crate::Executor::COUNTS_MATCHED) in a transaction of the caller, which then reads each
-//!   written row;
+//!   [`COUNTS_MATCHED`](crate::Executor::COUNTS_MATCHED) in a transaction of the caller, which then reads
+//!   each written row;
 //! - `insert_id` is the value that this statement passed to `LAST_INSERT_ID`, as in the server's answer to
 //!   it. `None` and 0 both mean that there is no such value. Do not get `insert_id` from `SELECT
 //!   LAST_INSERT_ID()`, which may return an earlier statement's value.
@@ -25,8 +25,8 @@
 //! After each statement that writes, the adapter checks the status flags in the server's answer. Outside a
 //! transaction, `SERVER_STATUS_AUTOCOMMIT` must be set and `SERVER_STATUS_IN_TRANS` not; inside one,
 //! `SERVER_STATUS_IN_TRANS` must be set, or a savepoint before the statement must have succeeded. All other
-//! states are [`Fault::Uncommitted`](crate::Fault::Uncommitted). If the caller made the pool, the adapter also
-//! checks a connection's state before it sends anything.
+//! states are [`Fault::Uncommitted`](crate::Fault::Uncommitted). If the caller made the pool, the adapter
+//! also checks a connection's state before it sends anything.
 //!
 //! A connection is not reused after a fault for which [`leaves_connection`] is false, nor after
 //! [`Executor::discard`](crate::Executor::discard): after a failover it may lead to a replica, and the next
