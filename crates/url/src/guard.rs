@@ -23,8 +23,7 @@ pub(crate) async fn guarded(
     let file = store.file();
     let (store, place) = (store.connect().await?, place(store));
     let opened = if creates { Some(witness.beside(found, &store, file).await?) } else { None };
-    let (url, file) = (witness.clone(), file.map(Path::to_owned));
-    let witness = ByUrl { url, store: store.clone(), file, opened: OnceCell::new_with(opened) };
+    let witness = ByUrl { opened: OnceCell::new_with(opened), ..ByUrl::of(witness, &store, file) };
     Ok(Arc::new(Guarded::new(store, witness).at(&place)))
 }
 
@@ -55,6 +54,11 @@ struct ByUrl {
 }
 
 impl ByUrl {
+    fn of(url: &WitnessUrl, store: &Arc<dyn Store>, file: Option<&Path>) -> Self {
+        let file = file.map(Path::to_owned);
+        Self { url: url.clone(), store: store.clone(), file, opened: OnceCell::new() }
+    }
+
     async fn opened(&self) -> Result<&dyn Witness> {
         let open =
             || async { self.url.beside(self.url.find().await?, &self.store, self.file.as_deref()).await };

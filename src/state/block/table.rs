@@ -2,8 +2,8 @@
 //! callers: the draws of different threads write to no common cache line.
 //!
 //! A thread does not cache the address of its block, as [`local`](crate::allocator) caches that of a segment:
-//! the two writes that borrow the cache take longer than the loads that lead to the block here (measured: 6.1
-//! ns instead of 4.8 for a draw).
+//! the two writes that borrow the cache take longer than the loads that lead to the block here. A draw took
+//! 6.1 ns with a cache, and takes 4.8 ns.
 //!
 //! A thread that ends leaves its block to the next thread in its [slot](super::slot), which draws from
 //! it first. So short-lived threads waste no ids, and there are no more blocks than threads alive at one
