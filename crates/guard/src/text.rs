@@ -8,6 +8,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use percent_encoding::{percent_decode_str, utf8_percent_encode};
 
@@ -23,7 +24,8 @@ const LAST: &str = "crc32 ";
 pub(super) fn encode(ledgers: &BTreeMap<SequenceName, Ledger>) -> String {
     let mut text = FIRST.to_owned();
     for (name, ledger) in ledgers {
-        text += &format!("{} {}\n", utf8_percent_encode(name, ESCAPED), record(ledger));
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{} {}", utf8_percent_encode(name, ESCAPED), record(ledger));
     }
     let sum = crc32fast::hash(text.as_bytes());
     text + &format!("{LAST}{sum:08x}\n")

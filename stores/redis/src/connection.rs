@@ -139,7 +139,9 @@ impl Link {
         pipeline.cmd("SSCAN").arg(key).arg(cursor).arg("COUNT").arg(count);
         let value =
             self.send(&live, &pipeline, 1, deadline).await?.pop().ok_or_else(|| garbled("no answer"))?;
-        answered(value).and_then(scanned).inspect_err(|fault| self.discard_after(&live, fault))
+        answered(value)
+            .and_then(|value| scanned(&value))
+            .inspect_err(|fault| self.discard_after(&live, fault))
     }
 
     /// Runs scripts in one round trip, each once. Only a script that the server did not have loaded, and so
@@ -333,8 +335,8 @@ fn read_all(
 }
 
 /// Decodes the next cursor and some members; bytes that are not UTF-8 are replaced.
-fn scanned(value: Value) -> Result<(String, Vec<String>), Fault> {
-    let read = from_redis_value_ref::<(String, Vec<Vec<u8>>)>(&value);
+fn scanned(value: &Value) -> Result<(String, Vec<String>), Fault> {
+    let read = from_redis_value_ref::<(String, Vec<Vec<u8>>)>(value);
     let (cursor, members) = read.map_err(|_| garbled(format_args!("{value:?}")))?;
     Ok((cursor, members.iter().map(|member| String::from_utf8_lossy(member).into_owned()).collect()))
 }

@@ -110,8 +110,9 @@ impl Bug {
         let next = match (at, self) {
             (At::Taking(_, held), Bug::UsesTheUnknown) => At::Taken(held),
             (At::Confirmed(held), Bug::UsesAnUnknownClaim) => return state.gets(p, held),
-            (At::Adding(_, held), Bug::ReturnsAgain) => At::Shelving(held),
-            (At::GivingBack(held), Bug::ShelvesTheUnknown) => At::Shelving(held),
+            (At::Adding(_, held), Bug::ReturnsAgain) | (At::GivingBack(held), Bug::ShelvesTheUnknown) => {
+                At::Shelving(held)
+            }
             // A mark does no harm if it is written twice.
             (At::Marking(_, raise), _) => At::Clearing(raise),
             // The ids are a gap.

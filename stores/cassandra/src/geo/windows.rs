@@ -83,7 +83,7 @@ impl Windows {
         let mut cql = format!("UPDATE {} SET {set} WHERE {KEY} IF {era_is}", self.table.cql());
         let mut values = [values, self.key(name), values::era(era).to_vec()].concat();
         if let Some((column, value)) = also {
-            cql += &format!(" AND {column} = ?");
+            cql.extend([" AND ", column, " = ?"]);
             values.push(value);
         }
         self.table.client.write(&self.table.write(cql, values)).await

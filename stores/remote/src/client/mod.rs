@@ -40,6 +40,9 @@ pub struct RemoteStore {
 /// Returns the outcomes of a batch, if the result has them.
 type Read<T> = fn(&Said) -> Option<&Vec<Outcome<T>>>;
 
+/// A request for items, and what reads the outcomes in its result.
+type Batch<I, T> = (fn(Vec<I>) -> Ask, Read<T>);
+
 /// Sends a request, and returns the part of its result that fits. Any other result is an error.
 macro_rules! ask {
     ($this:ident, $asked:ident $ask:expr, $fits:pat $(if $when:expr)? => $value:expr) => {
@@ -85,7 +88,7 @@ impl RemoteStore {
         &self,
         items: &[I],
         asked: Asked,
-        (ask, read): (fn(Vec<I>) -> Ask, Read<T>),
+        (ask, read): Batch<I, T>,
         check: impl Fn(Result<T>, &I) -> Result<T>,
     ) -> Vec<Result<T>> {
         let mut all = Vec::with_capacity(items.len());

@@ -85,8 +85,12 @@ impl Ask {
     /// Returns whether the call reads or writes, which decides its error if there is no answer in time.
     pub fn asked(&self) -> Asked {
         match self {
-            Self::Capabilities | Self::Inspect(_) | Self::List(_) => Asked::Read,
-            Self::Record(_) | Self::ListRecords(_) | Self::Server => Asked::Read,
+            Self::Capabilities
+            | Self::Inspect(_)
+            | Self::List(_)
+            | Self::Record(_)
+            | Self::ListRecords(_)
+            | Self::Server => Asked::Read,
             _ => Asked::Write,
         }
     }
