@@ -366,6 +366,13 @@ mod tests {
         (near_edges, 0..300_u64).prop_filter_map("fits in u64", |(start, len)| IdRange::new(start, len))
     }
 
+    #[test]
+    fn ranges_of_other_ids_are_not_equal() {
+        let range = |start, len| IdRange::<u64>::new(start, len).unwrap();
+        assert_eq!(range(1, 2), range(1, 2));
+        assert!(range(1, 2) != range(1, 3) && range(1, 2) != range(2, 2));
+    }
+
     proptest! {
         #[test]
         fn splitting_keeps_every_id_once(range in any_range(), n in 0..400_u64) {

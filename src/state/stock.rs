@@ -337,6 +337,12 @@ mod tests {
     }
 
     #[test]
+    fn ids_of_all_segments_count_as_in_memory() {
+        let stock = published(&[(1, 2), (3, 2)]);
+        assert!(stock.has(2) && stock.has(4) && !stock.has(5));
+    }
+
+    #[test]
     fn answers_without_draws_keep_one_segment() {
         let stock = published(&[(1, 1)]);
         let mut held = stock.current();

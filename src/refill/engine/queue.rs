@@ -271,6 +271,7 @@ mod tests {
         queue.push(Caller(false), Want::Ids(10), never);
         queue.push(Caller(false), Want::Ids(1), never);
         queue.hold(range(1), queue.next_ticket());
+        assert_eq!(queue.held(), 3);
         queue.hand_out(None, &mut out);
         assert!(queue.awaits_held());
         queue.push(Caller(false), Want::Ids(1), never);
