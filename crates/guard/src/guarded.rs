@@ -36,7 +36,7 @@ use idmill_kit::among;
 ///
 /// [`set`](Store::set) with a next id is recorded too: the ids below it count as claimed. Claimed ids stay
 /// claimed, unless they are given back. Only two other calls lower the claims, after the
-/// store has confirmed them: [`set`](Store::set) with [`backwards`](Change::backwards), and
+/// store has confirmed them: [`set`](Store::set) with [`backwards`](idmill::store::Change::backwards), and
 /// [`remove`](Store::remove) followed by [`forget`](super::forget). After a removal without `forget`, the
 /// next sequence of this name starts above all claims.
 ///

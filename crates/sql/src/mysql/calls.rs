@@ -45,12 +45,12 @@ impl Calls {
     /// the mode allows it. `place` names the server in messages.
     ///
     /// # Errors
-    /// - [`Denied`](ErrorKind::Denied) if the user lacks a privilege;
-    /// - [`NotFound`](ErrorKind::NotFound) if the table is missing and may not be created;
-    /// - [`Conflict`](ErrorKind::Conflict) if it exists but is not idmill's;
-    /// - [`Unsupported`](ErrorKind::Unsupported) if the table is not InnoDB, commits would not be durable,
+    /// - [`Denied`](idmill::ErrorKind::Denied) if the user lacks a privilege;
+    /// - [`NotFound`](idmill::ErrorKind::NotFound) if the table is missing and may not be created;
+    /// - [`Conflict`](idmill::ErrorKind::Conflict) if it exists but is not idmill's;
+    /// - [`Unsupported`](idmill::ErrorKind::Unsupported) if the table is not InnoDB, commits would not be durable,
     ///   the server is not supported, or its binary log does not support the requested `failover`;
-    /// - [`InvalidInput`](ErrorKind::InvalidInput) if the connection uses no database;
+    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the connection uses no database;
     /// - the errors of the executor.
     pub async fn open<E: Executor>(
         executor: &mut E,
@@ -72,7 +72,7 @@ impl Calls {
     /// makes the check before it connects for such a call.
     ///
     /// # Errors
-    /// [`Denied`](ErrorKind::Denied) if the mode does not allow changes.
+    /// [`Denied`](idmill::ErrorKind::Denied) if the mode does not allow changes.
     pub fn may_write(&self) -> Result<()> {
         self.mode.must_write()
     }
