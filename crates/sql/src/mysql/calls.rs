@@ -48,8 +48,8 @@ impl Calls {
     /// - [`Denied`](idmill::ErrorKind::Denied) if the user lacks a privilege;
     /// - [`NotFound`](idmill::ErrorKind::NotFound) if the table is missing and may not be created;
     /// - [`Conflict`](idmill::ErrorKind::Conflict) if it exists but is not idmill's;
-    /// - [`Unsupported`](idmill::ErrorKind::Unsupported) if the table is not InnoDB, commits would not be durable,
-    ///   the server is not supported, or its binary log does not support the requested `failover`;
+    /// - [`Unsupported`](idmill::ErrorKind::Unsupported) if the table is not InnoDB, commits would not be
+    ///   durable, the server is not supported, or its binary log does not support the requested `failover`;
     /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the connection uses no database;
     /// - the errors of the executor.
     pub async fn open<E: Executor>(
