@@ -90,7 +90,7 @@ impl Library for Sqlx {
         while let Some(answer) = answers.try_next().await.map_err(fault)? {
             match answer {
                 Either::Left(done) => {
-                    last = Answer::changed(done.rows_affected(), Some(done.last_insert_id()))
+                    last = Answer::changed(done.rows_affected(), Some(done.last_insert_id()));
                 }
                 Either::Right(row) => rows.push(row_of(&row).map_err(fault)?),
             }
