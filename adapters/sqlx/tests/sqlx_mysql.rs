@@ -158,5 +158,6 @@ async fn error_in_a_closure_has_the_number_of_the_server() {
         })
         .await;
     let error: sqlx::Error = drawn.unwrap_err();
-    assert_eq!(error.as_database_error().and_then(|said| said.code()).as_deref(), Some("42S02"), "{error}");
+    let reported = error.as_database_error().expect("an error of the server");
+    assert_eq!(reported.code().as_deref(), Some("42S02"), "{error}");
 }
