@@ -1,11 +1,16 @@
 //! Runs a protocol through every order of its steps, and fails if these orders had too few states.
 
 use std::fmt::Debug;
-use std::hash::Hash;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::thread;
 use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model, Path, Property};
+
+/// Sorts processes for a canonical state. Any order will do, if it is the same for the same processes.
+pub(crate) fn sort_by_hash<T: Hash>(processes: &mut [T]) {
+    processes.sort_by_cached_key(|process| BuildHasherDefault::<DefaultHasher>::default().hash_one(process));
+}
 
 /// A protocol at a small size, with the events that may happen.
 pub(crate) trait Protocol: Send + Sync + 'static {

@@ -10,8 +10,6 @@ mod bugs;
 mod events;
 mod state;
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-
 use idmill::IdRange;
 use idmill::store::Identity;
 use idmill_guard::{Heal, Ledger, Refusal};
@@ -19,7 +17,7 @@ use idmill_guard::{Heal, Ledger, Refusal};
 pub(crate) use self::bugs::Bug;
 use self::state::{At, Granted, Known, Process, Row, State, info};
 pub(crate) use self::state::{Budget, Task};
-use crate::explore::{Fate, Protocol};
+use crate::explore::{Fate, Protocol, sort_by_hash};
 use crate::promises::{SERVED, TRUSTED};
 
 /// The last id, at most 15: a state has one bit of a `u16` per id.
@@ -438,10 +436,7 @@ impl Protocol for Guard {
     }
 
     fn canonical(&self, mut state: State) -> State {
-        // Any order will do, if it is the same for the same processes.
-        state
-            .processes
-            .sort_by_cached_key(|process| BuildHasherDefault::<DefaultHasher>::default().hash_one(process));
+        sort_by_hash(&mut state.processes);
         state
     }
 

@@ -14,8 +14,6 @@ mod rules;
 mod state;
 mod steps;
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-
 use idmill::IdRange;
 use idmill::store::Identity;
 use idmill_guard::{Ledger, Refusal};
@@ -25,7 +23,7 @@ pub(crate) use self::checks::checks;
 use self::claims::unclaimed;
 use self::rules::{Returned, Shelf};
 use self::state::{At, Budget, Held, Process, Raise, Row, State, Swap, Write};
-use crate::explore::Protocol;
+use crate::explore::{Protocol, sort_by_hash};
 
 /// The last id, at most 15: a state has one bit of a `u16` per id.
 const MAX: u64 = 12;
@@ -468,10 +466,7 @@ impl Protocol for Shelves {
     }
 
     fn canonical(&self, mut state: State) -> State {
-        // Any order will do, if it is the same for the same processes.
-        state
-            .processes
-            .sort_by_cached_key(|process| BuildHasherDefault::<DefaultHasher>::default().hash_one(process));
+        sort_by_hash(&mut state.processes);
         state
     }
 
